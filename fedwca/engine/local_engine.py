@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from fedwca.core.check_type import check_type
+from fedwca.core.component_answers import describe_value
 from fedwca.core.network import Network
 from fedwca.core.training_settings import Precision
 from fedwca.data.federation import ClientImages
@@ -15,6 +17,7 @@ from fedwca.engine.batch_norm import BatchNormPolicy
 from fedwca.engine.class_predictions import ClassPredictions
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.precision import check_precision
+from fedwca.errors import UsageError
 
 
 class LocalEngine(ABC):
@@ -28,7 +31,7 @@ class LocalEngine(ABC):
         precision: in which clients compute.
 
     Raises:
-        UsageError: clients cannot compute in that precision.
+        UsageError: clients cannot compute in that precision, there are none, or an argument is of another type.
     """
 
     def __init__(
@@ -39,6 +42,10 @@ class LocalEngine(ABC):
         batch_norm: BatchNormPolicy | str,
         precision: Precision,
     ) -> None:
+        check_type("network", network, Network, "that of fedwca.pretrain(...)")
+        if not isinstance(clients, Sequence) or not clients or not isinstance(clients[0], ClientImages):
+            example = "such as fedwca.partition(...).clients"
+            raise UsageError(f"clients needs a list of ClientImages, {example}, not {describe_value(clients)}")
         self.batch_norm, self.precision = BatchNormPolicy(batch_norm), precision
         self.device = torch.device(device)
         check_precision(precision, network.class_vectors.dtype, self.device)

@@ -36,7 +36,12 @@ def init_server(engine: Engine, start: Network | None = None, own: Tensor | None
         engine: has the bank.
         start: the network to use as the source model; None: the engine's.
         own: the model each client begins with ``[K, P]``, also a row of the server; None: the source model for all.
+
+    Raises:
+        UsageError: ``start`` is no network.
     """
+    if start is not None:
+        check_type("start", start, Network, "the network of fedwca.pretrain(...)")
     source = engine.layout.read(engine.network if start is None else start)
     rows = source[None] if own is None else own.to(engine.bank)
     engine.bank.copy_(rows.expand_as(engine.bank))
@@ -72,11 +77,13 @@ def run_round(
 
     Raises:
         Diverged: a client's model or a row of the server has values that are not finite.
-        UsageError: ``method`` is no method; in round 0, its parts cannot be trained as ``training`` says, or not on
-            this model; or in a later one, ``server`` has no round behind it.
+        UsageError: ``method``, ``server`` or ``training`` is none; in round 0, parts cannot be trained as ``training``
+            says, or not on this model; or in a later one, ``server`` has no round behind it.
         FedwcaError: a client's report does not fit what the aggregator declares, or a component's answer is invalid.
     """
     check_type("method", method, Method, "fedwca.Method('mine', 'Mine', WCA(), TwoModel(), (Shot(),))")
+    check_type("server", server, Server, "that of fedwca.init_server(engine)")
+    check_type("training", training, Training, "fedwca.Training(epochs=5)")
     training = method.training_in(training)
     if not round:
         if (objective := method.public_objective) is not None:

@@ -113,9 +113,11 @@ def pretrain(
         Diverged: an epoch gave a model that is not finite.
         DataError: there are fewer than four images, all are variants of one, or fewer than two are left to train on.
         CheckpointError: the architecture's pre-trained weights are not there or do not fit.
-        UsageError: ``model`` is no architecture, reads larger images, or gives no right backbone.
+        UsageError: ``model`` is no architecture, reads larger images, or gives no right backbone, or ``training`` is
+            that of clients.
     """
     check_type("model", model, Architecture, "LeNet()")
+    check_type("training", training, SourceTraining, "fedwca.SourceTraining(epochs=20)")
     if len(domain.labels) < 4:
         raise DataError(f"source domain {domain.name}: {len(domain.labels)} images are too few to train on; need 4")
     key = source_digest(domain, classes, model, training, seed, device)

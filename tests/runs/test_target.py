@@ -58,7 +58,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_last_phase_is_counted_as_a_round_and_that_is_said(run: Path) -> None:
     shown = call("runs", "show", str(run)).out
-    assert "3 of 3" in shown and shown.endswith("A last phase counts as one more round\n")
+    assert "3 of 3" in shown
+    assert shown.endswith("A last phase counts as one more round\n")
 
 
 def test_trust_of_the_target_is_asked_before_its_last_phase(run: Path) -> None:
