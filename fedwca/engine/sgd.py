@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -42,6 +43,45 @@ def sgd_step(
         nesterov=training.nesterov,
         maximize=False,
     )
+
+
+class SGD:
+    """Plain steps of `torch.optim.SGD`, whose constructor imports torch's compiler, which takes seconds.
+
+    Args:
+        parameters: to train; a step leaves those without a gradient as they are.
+        lr: learning rate.
+        momentum: without dampening.
+        weight_decay: added to the gradients times the parameters.
+    """
+
+    def __init__(self, parameters: Iterable[Tensor], lr: float, momentum: float, weight_decay: float) -> None:
+        self.parameters = list(parameters)
+        self.lr, self.momentum, self.weight_decay = lr, momentum, weight_decay
+        self._momenta: dict[int, Tensor | None] = {}
+
+    def zero_grad(self) -> None:
+        """Drop all gradients."""
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Update the parameters in place by their gradients."""
+        trained = [index for index, parameter in enumerate(self.parameters) if parameter.grad is not None]
+        momenta = [self._momenta.get(index) for index in trained]
+        sgd(
+            [self.parameters[index] for index in trained],
+            [cast(Tensor, self.parameters[index].grad) for index in trained],
+            momenta,
+            lr=self.lr,
+            momentum=self.momentum,
+            weight_decay=self.weight_decay,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+        )
+        self._momenta.update(zip(trained, momenta, strict=True))
 
 
 def separate_gradients(gradients: Sequence[Tensor]) -> list[Tensor]:

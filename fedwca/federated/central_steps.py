@@ -23,6 +23,7 @@ from fedwca.engine.augmentation import pick_images, weak_views
 from fedwca.engine.device_copy import to_device
 from fedwca.engine.dropout import dropout_masks
 from fedwca.engine.randomness import fold_key, permutation
+from fedwca.engine.sgd import SGD
 from fedwca.errors import DataError, Diverged, FedwcaError
 
 
@@ -105,12 +106,8 @@ class CentralTrainer:
         self.own = [parameter for parameter in network.parameters() if parameter.requires_grad]
         self.weights: list[Tensor] = []
         """Of the gradients of an epoch's steps."""
-        self.optimiser = torch.optim.SGD(
-            [*self.own, *self.parts.parameters()],
-            training.lr,
-            training.momentum,
-            weight_decay=training.weight_decay,
-        )
+        trained = [*self.own, *self.parts.parameters()]
+        self.optimiser = SGD(trained, training.lr, training.momentum, training.weight_decay)
 
     def run(self, progress: Callable[[int, int], None]) -> None:
         """Train all epochs.

@@ -29,6 +29,7 @@ from fedwca.engine.device_copy import to_device
 from fedwca.engine.dropout import dropout_masks
 from fedwca.engine.embeddings import embed_images
 from fedwca.engine.randomness import fold_key, permutation
+from fedwca.engine.sgd import SGD
 from fedwca.errors import DataError, Diverged
 from fedwca.federated.model_cache import TORCH, train_cached
 
@@ -151,9 +152,7 @@ def _fit(
         problem = f"of {len(labels)} images {len(held_out)} are held out, where variants of one image stay together"
         raise DataError(f"source domain {domain.name}: {problem}, so one is left to train on; need 2")
     crops = fold_key([seed, "source crop"])
-    optimiser = torch.optim.SGD(
-        network.parameters(), training.lr, training.momentum, weight_decay=training.weight_decay
-    )
+    optimiser = SGD(network.parameters(), training.lr, training.momentum, training.weight_decay)
     loss = torch.nn.CrossEntropyLoss(label_smoothing=training.smoothing)
     best, state = torch.tensor(-1.0), {}
     step = 0
