@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from fedwca.aggregators import aggregators
+from fedwca.config.build_component import architecture
 from fedwca.config.resolve_config import RunPlan, resolve_plan
 from fedwca.core.mean import mean
 from fedwca.core.plain_values import to_plain
@@ -24,7 +25,7 @@ from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.federated.round import init_server, run_round
 from fedwca.functional import largest_entries, scatter_entries
-from fedwca.runs.load_data import architecture, load
+from fedwca.runs.load_data import load
 from fedwca.runs.records.round_record import describe_round
 from fedwca.runs.source_models import source_model
 from fedwca.runs.split_trials import split_trial

@@ -34,12 +34,12 @@ def run(clients: int, method: str) -> dict[str, Any]:
     """
     import torch
 
+    from fedwca.config.build_component import architecture
     from fedwca.config.resolve_config import resolve_plan
     from fedwca.data.dataset import Domain, FederatedDataset
     from fedwca.engine.memory import measure_peak_memory
     from fedwca.engine.parameter_layout import Layout
     from fedwca.results.checkpoints import Checkpoints, RetentionPolicy
-    from fedwca.runs.load_data import architecture
     from fedwca.runs.resuming.checkpointer import Checkpointer
     from fedwca.runs.run_trials_and_methods import run_bench
     from fedwca.runs.split_trials import TrialSplits

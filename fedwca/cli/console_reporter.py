@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedwca.cli.progress_bars import watching
 from fedwca.cli.terminal import WAITING, make_console, say
-from fedwca.config.build_component import component
+from fedwca.config.build_component import build_partition
 from fedwca.config.resolve_config import RunPlan, provenance
 from fedwca.runs.reporter import PlannedRun, Progress, RunReporter
 
@@ -64,7 +64,7 @@ def print_plan(run: PlannedRun, dry: bool) -> None:
     def print_line(text: str) -> None:
         console.print(text, soft_wrap=True)
 
-    partition = component("partition", plan.config.partition, plan.config.components)
+    partition = build_partition(plan.config)
     print_line(f"{dataset.name}: {partition.describe(dataset, run.domain, plan.config.clients)}; on {run.device}")
     print_line("Methods: " + ", ".join(f"{method.label} ({method.name})" for method, _ in plan.methods))
     if any(method.finish for method, _ in plan.methods):

@@ -44,7 +44,7 @@ def name_saved_results(clause: str) -> Iterator[None]:
         raise FedwcaError(f"the output cannot be written ({error.strerror or error}); {clause}") from None
 
 
-def print_finished(finished: FinishedRun, as_json: bool, columns: Sequence[str] = ()) -> None:
+def print_finished(finished: FinishedRun, as_json: bool, columns: Sequence[str]) -> None:
     """Print the JSON summary, or the table: method by target domain, mean ± std over runs, difference to FedAvg.
 
     Raises:

@@ -46,7 +46,7 @@ def run_on_ranks(per_trial: int | None, work: Callable[[RunRanks], FinishedRun])
 
 
 @contextmanager
-def joined_ranks(per_trial: int | None = None) -> Iterator[RankWorld | None]:
+def joined_ranks(per_trial: int | None) -> Iterator[RankWorld | None]:
     """Join the other ranks while inside; yields None in a process that is not distributed.
 
     An exception inside on one rank is reported to the others, which then end too.

@@ -79,7 +79,7 @@ SourceModel = Annotated[int, typer.Option("--source-model", min=0, help="Which o
 Trial = Annotated[int, typer.Option("--trial", min=0, help="Which of several trials.")]
 
 
-def chosen_format(form: Format, as_json: bool, dry_run: bool = False) -> Format:
+def chosen_format(form: Format, as_json: bool, dry_run: bool) -> Format:
     """The format of a table, where ``--json`` is short for ``--format json``.
 
     Raises:

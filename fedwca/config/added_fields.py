@@ -10,17 +10,17 @@ from fedwca.config.run_config import validate
 from fedwca.core.plain_values import to_plain
 
 
-def with_added_settings(metadata: Mapping[str, Any]) -> dict[str, Any]:
+def with_added_settings(about: Mapping[str, Any]) -> dict[str, Any]:
     """Configuration and methods of a run, with settings that were added since it began at their defaults.
 
     Args:
-        metadata: content of its ``config.json``.
+        about: content of its ``config.json``.
 
     Raises:
         UsageError: the configuration is not valid here, for example since a plugin is not installed.
     """
-    config = validate(metadata["config"]).model_dump(mode="json")
-    return {"config": config, "methods": with_added_fields(metadata["methods"])}
+    config = validate(about["config"]).model_dump(mode="json")
+    return {"config": config, "methods": with_added_fields(about["methods"])}
 
 
 def with_added_fields(methods: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -33,14 +33,12 @@ def assemble(name: str, label: str, parts: RunConfig | Baseline, fields: Compone
     built_clusterer = component("clusterer", parts.clusterer or USUAL_CLUSTERER, fields) if needs_clusterer else None
     if isinstance(parts, RunConfig) and not parts.name:
         label = ", ".join([label, *_parts_unlike_the_paper(parts, aggregator, built_clusterer)])
-    if built_clusterer is not None and built_clusterer.oracle:
-        label = f"{label} (ORACLE)"
     labeler = component("pseudo_labeler", parts.pseudo_labeler, fields)
     objectives = tuple(component("objective", objective, fields) for objective in parts.objectives)
     finish = tuple(component("objective", objective, fields) for objective in parts.finish)
     central_name = parts.central if isinstance(parts, Baseline) else None
     central = None if central_name is None else component("central", central_name, fields)
-    if central is not None and central.oracle:
+    if any(part is not None and part.oracle for part in (built_clusterer, central)):
         label = f"{label} (ORACLE)"
     adaptation = component("adaptation", parts.adaptation, fields) if parts.adaptation else None
     check_views_are_known((*objectives, *finish))

@@ -210,17 +210,13 @@ def _named_in(head: Baseline, part: str) -> list[tuple[str, str]]:
     return [(SPECS[part], name) for name in ((names,) if isinstance(names, str) else names)]
 
 
-def option_selecting(partition: type[Partition]) -> str:
-    """The option that selects a partition, for messages."""
-    return f"--{partition.domain_role}" if partition.domain_role else f"--partition {partition.name}"
-
-
 def selecting_options(setting: str) -> str:
     """The options that select a setting, for messages."""
     known = partitions.loadable()
     matching = [partition for partition in known if setting in (partition.setting, partition.preset_table)]
     if not matching:
         return "a plugin's partition"
-    matching.sort(key=lambda partition: partition.domain_role is None)
-    value = " DOMAIN" if matching[0].domain_role else ", or another one of labelled clients"
-    return option_selecting(matching[0]) + value
+    first = min(matching, key=lambda partition: partition.domain_role is None)
+    if first.domain_role:
+        return f"--{first.domain_role} DOMAIN"
+    return f"--partition {first.name}, or another one of labelled clients"

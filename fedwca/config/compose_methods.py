@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from fedwca.config.assemble_method import assemble, label_part
 from fedwca.config.baselines import baseline_for
-from fedwca.config.build_component import component, partition_of
+from fedwca.config.build_component import architecture, build_partition, partition_of
 from fedwca.config.config_layers import lay_over, merge
 from fedwca.config.describe_method import describe_method
 from fedwca.config.method_checks import (
@@ -155,8 +155,7 @@ def _compose_own(config: RunConfig, partition: type[Partition]) -> Method:
 def _with_rounds(config: RunConfig, method: Method, max_rounds: int | None) -> tuple[Method, int]:
     """Check that a method fits the run; returns it with its rounds, where the last phase counts as one more."""
     partition, training = partition_of(config), method.training_in(config.training)
-    built_partition = component("partition", config.partition, config.components)
-    model = component("model", config.model, config.components)
+    built_partition, model = build_partition(config), architecture(config)
     rounds = config.rounds if max_rounds is None else min(max_rounds, config.rounds)
     with _name_in_errors(method.name):
         check_fits_partition(method, training, config.batch_norm, partition, config.checkpoint is not None)

@@ -55,14 +55,13 @@ def preset(name: str, dataset: str, domain: str | None, setting: str = Domains.s
     """
     _, tables = read_preset(name)
     dataset_table = dict(tables.get(canonical_name(dataset), {}))
-    by_source, by_setting = dataset_table.pop("from", {}), {key: dataset_table.pop(key, {}) for key in setting_tables()}
+    of_settings = setting_tables()
+    by_source, by_setting = dataset_table.pop("from", {}), {key: dataset_table.pop(key, {}) for key in of_settings}
     layer: Layer = {}
     for part in (tables.get("all", {}), dataset_table, by_source.get(canonical_name(domain or ""), {})):
         layer = lay_over(layer, part)
-    has_default_setting = any(
-        key not in setting_tables() and set(table) - set(setting_tables()) for key, table in tables.items()
-    )
-    covered = {key for key in setting_tables() if key in tables or (key == Domains.setting and has_default_setting)}
+    has_default_setting = any(key not in of_settings and set(table) - set(of_settings) for key, table in tables.items())
+    covered = {key for key in of_settings if key in tables or (key == Domains.setting and has_default_setting)}
     if setting not in covered:
         meant = " or ".join(f"{key} ({selecting_options(key)})" for key in sorted(covered))
         raise InvalidConfig(

@@ -24,7 +24,7 @@ Key = tuple[str, str, str]
 
 
 def without_unused(
-    config: RunConfig, origins: Mapping[str, str], methods: Methods, preset: str, refuses: bool = True
+    config: RunConfig, origins: Mapping[str, str], methods: Methods, preset: str, refuses: bool
 ) -> tuple[RunConfig, dict[str, str]]:
     """The configuration and its origins without the preset's values that no method of the run reads.
 

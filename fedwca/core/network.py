@@ -77,7 +77,7 @@ class Network(nn.Module):
         self.register_buffer("draws", None, persistent=False)
         self.draws: Tensor | None
         """Standard normal draws ``[S, q]`` of the features, the same for all images, over which predictions are
-        averaged; None: features are not drawn. See `fedwca.federated.extra_networks.draw_features`."""
+        averaged; None: features are not drawn. See `fedwca.federated.extra_networks.grow_network`."""
         head_drops = (Drop(dropout, (features,)),) if head == "bottleneck" or dropout else ()
         self.drops = (*(() if backbone.frozen else backbone.drops), *head_drops)
         self.channels = len(backbone.mean)

@@ -118,10 +118,10 @@ class DatasetSource(Component):
             UsageError: a domain does not say which of its images are in which part.
             DatasetMissing, DataError: see `load`.
         """
-        return self._with_parts(self.load(size))
+        return self._check_parts(self.load(size))
 
-    def _with_parts(self, dataset: FederatedDataset) -> FederatedDataset:
-
+    def _check_parts(self, dataset: FederatedDataset) -> FederatedDataset:
+        """The data set, if each domain says which of its images are for training and which for testing."""
         # Of a data set without a published test part, such as FEMNIST, all images are in the training part.
         if lacking := [n for n, domain in dataset.domains.items() if domain.part is None or len({*domain.part}) < 2]:
             raise UsageError(

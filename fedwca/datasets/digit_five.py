@@ -88,7 +88,7 @@ class DigitFive(DatasetSource):
 
     def load_published(self, size: int = 32) -> FederatedDataset:
         """As `load`, with ``train_images`` and ``test_images`` of each domain; see `DatasetSource.load_published`."""
-        return self._with_parts(self._read(size, self._drawn_by_part))
+        return self._check_parts(self._read(size, self._drawn_by_part))
 
     def _read(self, size: int, draw: Callable[[Archive, int], Archive]) -> FederatedDataset:
         from fedwca.data.archives import read_npz

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from fedwca.config.build_component import component
+from fedwca.config.build_component import architecture, build_partition
 from fedwca.config.method_spec import PARTS
 from fedwca.config.run_config import Layer, validate
 from fedwca.core.deployment_files import CONFIG_NAME
@@ -36,7 +36,7 @@ from fedwca.results.table_rows import Row, run_summary
 from fedwca.results.trial_key import TrialKey
 from fedwca.runs.check_components import dry_run_components
 from fedwca.runs.check_model import check_model
-from fedwca.runs.load_data import architecture, build_network, load
+from fedwca.runs.load_data import build_network, load
 from fedwca.runs.records.measure_delivered import list_accuracies
 from fedwca.runs.resources.select_engine import choose_engine
 from fedwca.runs.run_folder_name import new_run_path
@@ -98,7 +98,7 @@ def make_deployment(request: DeployRequest, progress: Callable[[int, int], None]
     plan = replace(request.run, layer={**request.run.layer, **methods}).plan()
     dataset, source = load(plan.config)
     if not request.dealt and "partition" in request.run.layer:
-        check_partition(component("partition", plan.config.partition, plan.config.components))
+        check_partition(build_partition(plan.config))
     method, rounds = plan.methods[-1]
     config = plan.at(source).config.model_copy(update={"rounds": rounds})
     network = build_network(config, len(dataset.classes))

@@ -61,10 +61,14 @@ def _compare_answers(
     context: ServerContext, state: SessionState, answers: Sequence[ReceivedAnswer]
 ) -> tuple[Tensor, Metric]:
     """Return the vectors ``[N, …]`` by which clients are compared, as clusters were made, and the metric."""
+    return compare_clients(context.method.clusterer, _read_signatures(context, state, answers))
+
+
+def _read_signatures(context: ServerContext, state: SessionState, answers: Sequence[ReceivedAnswer]) -> ModelSignatures:
+    """Return the signatures of clients by their answers, at least one."""
     moments = [answer.moments for answer in answers if answer.moments is not None]
     models = torch.stack([answer.model for answer in answers])
-    signatures = context.signatures(models, state.server.source, torch.stack(moments) if moments else None)
-    return compare_clients(context.method.clusterer, signatures)
+    return context.signatures(models, state.server.source, torch.stack(moments) if moments else None)
 
 
 def close_session_round(
@@ -87,14 +91,10 @@ def close_session_round(
     samples = tuple(answers[k].samples if k in answers else previous for k, previous in enumerate(state.samples))
     present = torch.tensor([client in answers and client not in late for client in range(clients)])
     bank = torch.stack([answers[k].model if k in answers else server.source for k in range(clients)])
-
-    moments = [answers[k].moments for k in present.nonzero()[:, 0].tolist()]
-    moment_rows = [values for values in moments if values is not None]
-
-    def signatures() -> ModelSignatures:
-        return context.signatures(bank[present], server.source, torch.stack(moment_rows) if moment_rows else None)
-
-    labels, _ = assign_clusters(round, method, server.state, uploads, present, signatures, context.keys)
+    on_time = [answers[k] for k in present.nonzero()[:, 0].tolist()]
+    labels, _ = assign_clusters(
+        round, method, server.state, uploads, present, lambda: _read_signatures(context, state, on_time), context.keys
+    )
     if late:
         labels = labels.index_put((torch.tensor(list(late)),), torch.tensor(list(late.values())))
     rows, shares, trusted = server.rows, state.shares, update_trusted(context, state, answers)
@@ -122,7 +122,7 @@ def close_session_round(
     learned = learned if trusted is None else {**learned, TRUSTED: trusted}
     clustered = state.clustered
     if not round and aggregator.grouping.needs_clusterer:
-        clustered = ClusteredClients(present.nonzero()[:, 0], *compare_clients(method.clusterer, signatures()))
+        clustered = ClusteredClients(present.nonzero()[:, 0], *_compare_answers(context, state, on_time))
     waiting = state.waiting | frozenset(late)
     if aggregator.expected_reports(round) or not aggregator.reports:
         waiting -= {client for client in answers if client not in late or not aggregator.reports}

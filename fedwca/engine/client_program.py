@@ -237,19 +237,19 @@ def collect(objectives: Sequence[Objective], trained: Predictions, targets: Targ
     return uploads
 
 
-class PassMemory:
-    """Cache of predictions by tensor of mixtures; only the very same tensor object is found again."""
+class PredictionCache:
+    """Predictions by tensor of mixtures; only the very same tensor object is found again."""
 
     def __init__(self) -> None:
         self._found: dict[int, tuple[Tensor, Predictions]] = {}
 
-    def recall(self, mixtures: Tensor, predict: Callable[[Tensor], Predictions]) -> Predictions:
+    def get(self, mixtures: Tensor, predict: Callable[[Tensor], Predictions]) -> Predictions:
         """Predictions of the mixtures' models; computed only once for the same tensor of mixtures."""
         if id(mixtures) not in self._found:
             # The mixtures are stored with their predictions, so that no other tensor can get the same id.
             self._found[id(mixtures)] = (mixtures, predict(mixtures))
         return self._found[id(mixtures)][1]
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Drop all stored predictions."""
         self._found.clear()

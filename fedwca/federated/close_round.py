@@ -11,8 +11,11 @@ import torch
 from torch import Tensor
 
 from fedwca.core.grouping import TRUSTED, averaged_clients
+from fedwca.core.interfaces import Clusterer
 from fedwca.core.messages import Offer
 from fedwca.engine.client_signatures import BankSignatures
+from fedwca.engine.interface import Engine
+from fedwca.engine.randomness import Keys
 from fedwca.errors import Diverged
 from fedwca.federated.aggregator_weights import check_starts, gather_mixtures, regather_mixtures
 from fedwca.federated.assign_clusters import assign_clusters
@@ -94,7 +97,7 @@ def close_round(opened: OpenRound, uploads: Sequence[SimulatedUpload]) -> tuple[
         engine.bank, by_client, expect_simulated(opened), lambda k: explain_divergence(opened, k, by_client[k])
     )
     check_starts(aggregator, [upload.weights for upload in uploads])
-    signatures = read_signatures(opened)
+    signatures = read_signatures(method.clusterer, engine, server.source, opened.domains, opened.keys)
     labels, notes = assign_clusters(round, method, server.state, by_client, present, lambda: signatures, opened.keys)
     grouped = time.perf_counter()
     counted = averaged_clients(labels, present, opened.trusted)
@@ -151,13 +154,13 @@ def expect_simulated(opened: OpenRound) -> ExpectedUpload:
     return replace(expected, undeclared=True, dtype=opened.engine.bank.dtype)
 
 
-def read_signatures(opened: OpenRound) -> BankSignatures:
-    """What the clusterer may read: the true domains only if it is an oracle."""
-    engine, clusterer, keys = opened.engine, opened.method.clusterer, opened.keys
-    truth = opened.domains if clusterer is not None and clusterer.oracle else None
+def read_signatures(
+    clusterer: Clusterer | None, engine: Engine, source: Tensor, domains: Tensor, keys: Keys
+) -> BankSignatures:
+    """What a clusterer may read of the models in an engine's bank: the true domains ``[K]`` only if it is an oracle."""
+    truth = domains if clusterer is not None and clusterer.oracle else None
     style_key = lambda client: keys(0, client, "style")  # noqa: E731
-    source, network = opened.server.source, engine.network
-    return BankSignatures(engine.bank, engine.layout, source, truth, engine.images, style_key, network)
+    return BankSignatures(engine.bank, engine.layout, source, truth, engine.images, style_key, engine.network)
 
 
 def present_clients(uploads: Mapping[int, Upload], clients: int) -> Tensor:

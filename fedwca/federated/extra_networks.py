@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
 from fedwca.core.adaptation import Adaptation
@@ -92,7 +92,8 @@ def grow_network(
     grown = add_extras(network, make, lambda name: fold_key([seed, "weights", name]) >> 1)
     if draws:
         # All models use the same draws, so that a prediction depends on nothing but the model.
-        draw_features(grown, normal(fold_key(["features"]), torch.arange(draws * features)).view(draws, features))
+        drawn = normal(fold_key(["features"]), torch.arange(draws * features)).view(draws, features)
+        grown.draws = drawn.to(grown.classifier.bias)
     if grown is not network:
         grown.is_generated = generates
         staying = [name for objective in objectives for name in objective.local_networks]
@@ -143,18 +144,6 @@ def add_extras(network: Network, make: Callable[[], Mapping[str, nn.Module]], se
         with initial_weights(seed(name)):
             grown.extras[name] = make()[name].to(reference.device, reference.dtype)
     return grown
-
-
-def draw_features(network: Network, draws: Tensor) -> Network:
-    """Make a network draw its features from normal distributions, in place, and return it.
-
-    Args:
-        network: has an extra network `SPREAD`, which maps the backbone's output to a number for each feature, whose
-            softplus is the standard deviation.
-        draws: standard normal ``[S, q]``; a prediction is the mean over the S draws.
-    """
-    network.draws = draws.to(network.classifier.bias)
-    return network
 
 
 def remove_extras(network: Network) -> Network:

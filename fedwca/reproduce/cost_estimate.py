@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fedwca.config.build_component import component, partition_of
+from fedwca.config.build_component import architecture, component, partition_of
 from fedwca.config.idle_settings import idle_tables
 from fedwca.config.resolve_config import RunPlan
 from fedwca.config.run_config import RunConfig
@@ -16,7 +16,6 @@ from fedwca.data.labelled_clients import VALIDATION
 from fedwca.datasets import datasets
 from fedwca.federated.method import Method
 from fedwca.reproduce.definitions import read_toml
-from fedwca.runs.load_data import architecture
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ def count_trained_images(
         images += count_round_images(config, without_labels, method.finish_training)
     if method.public_objective is not None:  # its clients and new ones of each size learn from these, but not at first
         partition = component("partition", config.partition, config.components)
-        model_sizes = len(component("model", config.model, config.components).size_variants)
+        model_sizes = len(architecture(config).size_variants)
         learners = config.clients * config.participation
         passes = learners * method.public_objective.passes + model_sizes * method.public_objective.new_passes
         images += (training_rounds - 1) * passes * partition.public * sum(catalogued.values())

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from fedwca.config.baselines import settings
+from fedwca.config.build_component import architecture
 from fedwca.config.config_layers import lay_over, merge
 from fedwca.config.method_values import drop_overridden_values
 from fedwca.config.presets import named_by_preset, preset
@@ -22,7 +23,6 @@ from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import UsageError
 from fedwca.partitions import Partition, partitions
 from fedwca.registry import canonical_name
-from fedwca.runs.load_data import architecture
 
 NOT_PRINTED = ""
 """Value in published.toml where a row has no number in a column."""

@@ -214,7 +214,7 @@ class Checkpoints:
         """
         damaged: list[str] = []
         for path in self.files(unit):
-            if max_round is not None and int(path.stem) - 1 > max_round:
+            if max_round is not None and self.round_of(path) > max_round:
                 continue
             try:
                 return self.read(path, unit), damaged
@@ -260,7 +260,7 @@ class Checkpoints:
     def rewind(self, unit: Unit, to: int | None) -> None:
         """Remove a unit's checkpoints newer than round ``to``; None: all of them."""
         for file in self.files(unit):
-            if to is None or int(file.stem) - 1 > to:
+            if to is None or self.round_of(file) > to:
                 file.unlink()
 
     def remove_leftovers(self) -> None:
@@ -270,6 +270,11 @@ class Checkpoints:
     def path_of(self, unit: Unit, round: int) -> Path:
         """The path of a unit's checkpoint after a round, whether or not it exists."""
         return self._folder(unit) / f"{round + 1:06d}.safetensors"
+
+    @staticmethod
+    def round_of(file: Path) -> int:
+        """The round after which one of `files` was saved."""
+        return int(file.stem) - 1
 
     def _folder(self, unit: Unit) -> Path:
         return self.path / f"{unit.source_model}-{unit.trial}-{quote(unit.method, safe='')}"

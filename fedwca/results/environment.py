@@ -20,6 +20,7 @@ import torch
 from fedwca.core.dotted_keys import flatten_keys
 from fedwca.core.printable import printable
 from fedwca.core.process_limits import available_cores
+from fedwca.registry import canonical_name
 
 GIT_SECONDS = 5.0
 """Time limit for git; after it no commit is recorded, so that a run does not wait for a slow disk."""
@@ -176,10 +177,10 @@ def plugin_code(about: Mapping[str, Any]) -> dict[str, str]:
     """
     names = {part["name"] for method in about["methods"].values() for part in method.get("components", ())}
     names |= {str(value).partition(":")[0] for value in about["config"].values()}  # data set, model, partition …
-    names = {name.replace("-", "_") for name in names}
+    names = set(map(canonical_name, names))
     modules: dict[str, set[str]] = {}
     for point in _plugin_points():
-        if point.dist and point.name.replace("-", "_") in names:
+        if point.dist and canonical_name(point.name) in names:
             modules.setdefault(point.dist.name, set()).add(point.module.partition(".")[0])
     return {name: _checksum_modules(sorted(found)) for name, found in sorted(modules.items())}
 

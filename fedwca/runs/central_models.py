@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from fedwca.config.build_component import architecture
 from fedwca.config.run_config import RunConfig
 from fedwca.core.central import Central
 from fedwca.data.metrics import Metrics
@@ -15,7 +16,6 @@ from fedwca.engine.interface import Engine
 from fedwca.federated.central_steps import CentralImages
 from fedwca.federated.central_training import train_central
 from fedwca.federated.source_model import StartModel
-from fedwca.runs.load_data import architecture
 from fedwca.runs.resources.choose_device import resolve_device
 from fedwca.runs.watch_draws import watch_draws
 
@@ -27,7 +27,7 @@ def central_model(
     metrics: Metrics,
     start: StartModel,
     seed: int,
-    progress: Callable[[int, int], None] = lambda epoch, epochs: None,
+    progress: Callable[[int, int], None],
 ) -> StartModel:
     """The model that a central method trains on a trial's training images, read from the cache if it is there.
 

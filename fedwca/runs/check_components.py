@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import torch
 
+from fedwca.config.build_component import architecture
 from fedwca.config.component_registries import registry_of
 from fedwca.config.run_config import RunConfig
 from fedwca.core.clusterer import Clusterer
@@ -22,7 +23,6 @@ from fedwca.errors import UsageError
 from fedwca.federated.assign_clusters import read_client_vectors
 from fedwca.federated.method import Method
 from fedwca.federated.source_model import load_source
-from fedwca.runs.load_data import architecture
 from fedwca.runs.records.round_record import check_report_names
 from fedwca.runs.resources.choose_device import resolve_device
 from fedwca.runs.resources.engine_names import engine_name

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fedwca.config.build_component import component, partition_of
+from fedwca.config.build_component import architecture, build_partition, partition_of
 from fedwca.config.partition_and_domain import domain_of
 from fedwca.config.run_config import RunConfig
-from fedwca.core.architecture import Architecture
 from fedwca.core.component_answers import describe_value
 from fedwca.core.network import Network
 from fedwca.data.dataset import DatasetWarning, FederatedDataset
 from fedwca.datasets import find_dataset
 from fedwca.engine.memory import free_bytes, human_size
 from fedwca.errors import DataError, UsageError
-from fedwca.partitions import Partition
 from fedwca.runs.watch_draws import watch_draws
 from fedwca.warn_caller import warn_caller
 
@@ -67,7 +65,7 @@ def load(config: RunConfig, *, pretrained: bool = True, download: bool = True) -
     if not isinstance(loaded, FederatedDataset):
         raise DataError(f"data set {config.dataset!r}: load gave {describe_value(loaded)}; right is a FederatedDataset")
     dataset = loaded.resized(model.stored_side)
-    partition: Partition = component("partition", config.partition, config.components)
+    partition = build_partition(config)
     if len(dataset.classes) < 2:
         warn_caller(f"{dataset.name} has one class: whatever a model says is right", DatasetWarning)
     if domain_key is None:
@@ -97,12 +95,6 @@ def warn_of_absent_classes(dataset: FederatedDataset, source: str) -> None:
             "trained on it does not learn them",
             DatasetWarning,
         )
-
-
-def architecture(config: RunConfig) -> Architecture:
-    """The configured architecture with its configured fields."""
-    model: Architecture = component("model", config.model, config.components)
-    return model
 
 
 def build_network(config: RunConfig, classes: int, *, pretrained: bool = True) -> Network:

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
+from fedwca.config.build_component import architecture
 from fedwca.config.component_registries import registry_of
 from fedwca.config.run_config import RunConfig, validate
 from fedwca.core.adaptation import Adaptation
@@ -27,7 +28,7 @@ from fedwca.results.read_run import read_run
 from fedwca.results.read_run_files import read_configuration, trained_clients
 from fedwca.results.run_identity import run_identity
 from fedwca.results.trial_key import TrialKey
-from fedwca.runs.load_data import architecture, build_network, load
+from fedwca.runs.load_data import build_network, load
 from fedwca.runs.missing_plugins import naming_missing_plugins
 from fedwca.runs.opened_run import OpenedRun
 from fedwca.runs.resources.choose_device import has_device, resolve_device
@@ -69,34 +70,34 @@ def open_run(
         FedwcaError: its files cannot be read.
     """
     path = find_run(run)
-    metadata = read_configuration(path)
+    about = read_configuration(path)
     with naming_missing_plugins(path):
-        config = validate(metadata["config"])
-    config = locate_paths(config, metadata, path)
+        config = validate(about["config"])
+    config = locate_paths(config, about, path)
     if not has_device(config.device):
         config = config.model_copy(update={"device": "auto"})
     device = resolve_device(config.device)
     if config.precision == "tf32" and not device.startswith("cuda"):
         config = config.model_copy(update={"precision": "fp32"})  # models are saved in fp32
     config = config.model_copy(update={"kernels": restore_kernels(config.kernels, device)})
-    unit = _unit(path, list(metadata["methods"]), config, method, source_model, trial)
-    store = Checkpoints(path, run_identity(metadata))
+    unit = _unit(path, list(about["methods"]), config, method, source_model, trial)
+    store = Checkpoints(path, run_identity(about))
     newest, saved = _load_kept(store, path, unit, round)
     selected, tensors = newest.selected if round is None else None, saved.tensors()
-    classes = tuple(metadata.get("classes", ())) or _classes_of_images(config, metadata, path, download)
+    classes = tuple(about.get("classes", ())) or _classes_of_images(config, about, path, download)
     with naming_missing_plugins(path):
         model = architecture(config)
         network = build_network(config, len(classes), pretrained=False)
-        parts = _trained_parts(metadata["methods"][unit.method])
+        parts = _trained_parts(about["methods"][unit.method])
     network = grow_network(network, parts, config.seed, sizes=len(model.size_variants))
     layout = Layout.of(network)
     layout.write(network, tensors["source"])
     _fill_outside_row(network, layout, tensors, saved.path)
     network.eval()
-    point, bank = read_round_state(saved, trained_clients(metadata), layout.width, resolve_device(config.device))
-    last = max(newest.round, *(int(file.stem) - 1 for file in store.files(unit)))
+    point, bank = read_round_state(saved, trained_clients(about), layout.width, device)
+    last = max(newest.round, *(store.round_of(file) for file in store.files(unit)))
     opened = OpenedRun(
-        path, metadata, config, unit, point, bank, model, network, layout, classes, last, selected, download
+        path, about, config, unit, point, bank, model, network, layout, classes, last, selected, download
     )
     if not opened.finished and round is None:
         finished_rounds = newest.round + 1
@@ -107,7 +108,7 @@ def open_run(
     return opened
 
 
-def _classes_of_images(config: RunConfig, metadata: Mapping[str, Any], path: Path, download: bool) -> tuple[str, ...]:
+def _classes_of_images(config: RunConfig, about: Mapping[str, Any], path: Path, download: bool) -> tuple[str, ...]:
     """Class names of a run of 0.1.0, which does not store them: those of its data set as it is now.
 
     Where their number has changed, the checkpoint's classifier does not fit, and the run is refused.
@@ -117,7 +118,7 @@ def _classes_of_images(config: RunConfig, metadata: Mapping[str, Any], path: Pat
     """
     dataset, _ = load(config, pretrained=False, download=download)
     try:
-        check_same_digest(dataset, metadata, path)
+        check_same_digest(dataset, about, path)
     except DataError:
         warn_caller(
             f"{path}: does not store its class names, and its images, or how they are read, are not as when it began; "

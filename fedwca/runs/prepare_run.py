@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fedwca.config.build_component import architecture
 from fedwca.config.partition_and_domain import name_domain
 from fedwca.config.resolve_config import RunPlan
 from fedwca.config.run_config import RunConfig
@@ -20,7 +21,7 @@ from fedwca.engine.memory import MemoryEstimate, free_bytes, human_size
 from fedwca.loggers import Logger
 from fedwca.registry import Registry
 from fedwca.results.checkpoints import Checkpoints, RetentionPolicy
-from fedwca.results.diverged_runs import ended_rounds
+from fedwca.results.diverged_runs import count_rounds
 from fedwca.results.environment import describe_environment, describe_start, plugin_code
 from fedwca.results.read_run_files import is_set_up, read_configuration
 from fedwca.results.run_identity import run_identity
@@ -30,7 +31,7 @@ from fedwca.results.write_run import RunFolder
 from fedwca.runs.bench_units import units_of
 from fedwca.runs.check_components import dry_run_components
 from fedwca.runs.check_model import check_model
-from fedwca.runs.load_data import architecture, build_network
+from fedwca.runs.load_data import build_network
 from fedwca.runs.note_environment import count_subgroups, note_environment
 from fedwca.runs.ranks.rank_lifecycle import lead_run
 from fedwca.runs.records.round_record import seconds_spent
@@ -114,13 +115,13 @@ def prepare_run(claimed: ClaimedFolder, reporter: RunReporter, ranks: RunRanks) 
         folder.write("config.json", {**claimed.about, **decisions})
     checkpoints = Checkpoints(folder.path, run_identity(read_configuration(folder.path)), RetentionPolicy.parse(keep))
     resume_points = {} if claimed.earlier is None else rewind_run(folder, plan, checkpoints, reporter)
-    records, shared_start = (folder.records(), {method.name for method, _ in plan.methods if method.central is None})
+    records, shared_start = folder.records(), {method.name for method, _ in plan.methods if method.central is None}
     sources = {r["source_model"]: r for r in records if r["round"] == -1 and r["method"] in shared_start}
     checkpointer, schedule = Checkpointer(checkpoints, resume_points, sources), Schedule()
     if ranks.world is not None:
         schedule = lead_run(ranks, config, plan.methods, checkpointer, digests)
         warn_of_fewer_together(config.trials_at_once or 1, 1 if schedule.size > 1 else config.trials_at_once, reporter)
-    finished_rounds = sum(record["round"] >= 0 for record in ended_rounds(records))
+    finished_rounds = count_rounds(records)
     environment = {
         **describe_environment(device),
         **describe_start(),

@@ -20,13 +20,13 @@ DIGESTS = {"data_digest": "the images", "split_digest": "groups, units or parts"
 
 
 def load_same_images(
-    config: RunConfig, metadata: Mapping[str, Any], run: Path, *, pretrained: bool, download: bool = True
+    config: RunConfig, about: Mapping[str, Any], run: Path, *, pretrained: bool, download: bool = True
 ) -> tuple[FederatedDataset, str | None]:
     """The data set a run was made on, and its source or target domain; see `fedwca.runs.load_data.load`.
 
     Args:
         config: the run's configuration, with its paths as they are found now.
-        metadata: contents of its ``config.json``.
+        about: contents of its ``config.json``.
         run: its folder.
         pretrained: as for `load`; False where all weights come from the run's checkpoints.
         download: as for `load`; False where the run folder need not be trusted.
@@ -35,11 +35,11 @@ def load_same_images(
         DataError: the images, or their groups, units or parts, differ from those the run began with; or as for `load`.
     """
     dataset, domain = load(config, pretrained=pretrained, download=download)
-    check_same_digest(dataset, metadata, run)
+    check_same_digest(dataset, about, run)
     return dataset, domain
 
 
-def check_same_digest(dataset: FederatedDataset, metadata: Mapping[str, Any], run: Path) -> None:
+def check_same_digest(dataset: FederatedDataset, about: Mapping[str, Any], run: Path) -> None:
     """Check that images, and their groups, units and parts, are those a run began with.
 
     Raises:
@@ -47,7 +47,7 @@ def check_same_digest(dataset: FederatedDataset, metadata: Mapping[str, Any], ru
     """
     digests = describe_images(dataset)
     for key, subject in DIGESTS.items():
-        if metadata.get(key) not in (None, digests.get(key)):
+        if about.get(key) not in (None, digests.get(key)):
             raise DataError(
                 f"{run}: {subject} of {dataset.name} are not those the run began with; put those back, or run it anew"
             )
@@ -85,7 +85,7 @@ def describe_places(run: Path) -> dict[str, str | None]:
     return {"directory": str(directory), "from_run": relative_path(directory, run.resolve())}
 
 
-def locate_paths(config: RunConfig, metadata: Mapping[str, Any], run: Path) -> RunConfig:
+def locate_paths(config: RunConfig, about: Mapping[str, Any], run: Path) -> RunConfig:
     """A run's configuration with its paths as they are found now; a path that is not found is left as it is.
 
     A path is looked for where it was when the run began, then where it would be if run and files were moved together,
@@ -93,10 +93,10 @@ def locate_paths(config: RunConfig, metadata: Mapping[str, Any], run: Path) -> R
 
     Args:
         config: the configuration stored in the run folder.
-        metadata: contents of ``config.json``.
+        about: contents of ``config.json``.
         run: its folder.
     """
-    places = metadata.get("places")
+    places = about.get("places")
     if places is None:  # a run of an earlier release
         return config
 

@@ -37,7 +37,7 @@ from fedwca.runs.records.measure_delivered import (
 )
 from fedwca.runs.records.measure_newcomers import Newcomers, describe_accuracies
 from fedwca.runs.records.nearest_clients import nearest_clients
-from fedwca.runs.records.round_diagnostics import cluster_layers, measure_evidence
+from fedwca.runs.records.round_diagnostics import cluster_by_probes, measure_evidence
 from fedwca.runs.records.round_record import describe_last_phase, describe_predictions, describe_round, split_accuracies
 from fedwca.runs.records.round_warnings import WarnOnce
 from fedwca.runs.reporter import Progress
@@ -85,15 +85,16 @@ class Trial:
             round: the round whose learning rates are used.
         """
         if self.newcomers is None:
-            counted = {k: predicted for k, predicted in enumerate(delivered.said) if self.metrics.counted[k]}
-            accuracies = split_accuracies(self.metrics, list_accuracies(self.metrics, delivered.said))
+            counted = {k: predicted for k, predicted in enumerate(delivered.predictions) if self.metrics.counted[k]}
+            accuracies = split_accuracies(self.metrics, list_accuracies(self.metrics, delivered.predictions))
             return {**accuracies, **describe_predictions(self.metrics, counted), **describe_steps_made(delivered)}
         newcomer_models = self.newcomers.measure(method, server, lr, training, round, self.keys)
         newcomer_metrics = self.newcomers.metrics
         accuracies = describe_accuracies(
-            list_accuracies(self.metrics, delivered.said), list_accuracies(newcomer_metrics, newcomer_models.said)
+            list_accuracies(self.metrics, delivered.predictions),
+            list_accuracies(newcomer_metrics, newcomer_models.predictions),
         )
-        counted = dict(enumerate(newcomer_models.said))
+        counted = dict(enumerate(newcomer_models.predictions))
         return {
             **accuracies,
             **describe_predictions(newcomer_metrics, counted),
@@ -248,7 +249,7 @@ def record_round(
     delivered = measure_delivered(method, engine, metrics, delivery, server.rows, lr)
     if opened.last_phase:  # clients that adapted end with their own model
         check_finite_outputs(list(local_predictions.values()), "a client's model", "finish_training.lr")
-        delivered = DeliveredModels([local_predictions.get(k, predicted) for k, predicted in enumerate(delivered.said)])
+        delivered = DeliveredModels([local_predictions.get(k, own) for k, own in enumerate(delivered.predictions)])
     test_results = trial.describe(delivered, method, server, lr, config.training, number)
     evaluated_at = time.perf_counter()
     described = describe_round(outcome, method, metrics, engine, first=number == 0)
@@ -264,7 +265,7 @@ def record_round(
     if number == 0 and method.aggregator.grouping.needs_clusterer:
         record["clustering"] |= nearest_clients(method, engine, server.source)
     if number == 0 and config.probes:
-        record["probes"] = cluster_layers(config.probes, engine, server.source, metrics, trial.keys)
+        record["probes"] = cluster_by_probes(config.probes, engine, server.source, metrics, trial.keys)
     if number == rounds - 1 and config.evidence:
         models = final_models(method, server, engine) if opened.last_phase else None
         record["evidence"] = measure_evidence(server, method, engine, config.training, models)

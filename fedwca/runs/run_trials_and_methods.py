@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from fedwca.config.build_component import partition_of
+from fedwca.config.build_component import architecture, partition_of
 from fedwca.config.run_config import RunConfig
 from fedwca.core.mean import mean
 from fedwca.core.network import Network
@@ -29,7 +29,6 @@ from fedwca.results.shown_records import VALIDATION
 from fedwca.results.trial_key import TrialKey
 from fedwca.runs.bench_units import group_trials, remaining_units, units_of
 from fedwca.runs.central_models import central_model
-from fedwca.runs.load_data import architecture
 from fedwca.runs.records.measure_newcomers import Newcomers, number_newcomers, prepare_fresh_models
 from fedwca.runs.records.round_warnings import WarnOnce
 from fedwca.runs.reporter import NO_PROGRESS, Progress

@@ -6,12 +6,11 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from fedwca.config.build_component import partition_of
+from fedwca.config.build_component import architecture, partition_of
 from fedwca.config.run_config import RunConfig
 from fedwca.data.dataset import FederatedDataset
 from fedwca.engine.cpu_cores import count_cores, limit_to_one_thread
 from fedwca.federated.source_model import StartModel, initial_model, load_source, pretrain
-from fedwca.runs.load_data import architecture
 from fedwca.runs.resources.choose_device import resolve_device
 
 Tell = Callable[[int, int, float], None]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from fedwca.config.build_component import component
+from fedwca.config.build_component import build_partition
 from fedwca.config.run_config import RunConfig
 from fedwca.core.component_answers import describe_value
 from fedwca.data.dataset import FederatedDataset
 from fedwca.data.federation import Federation
 from fedwca.engine.randomness import fold_key
 from fedwca.errors import UsageError
-from fedwca.partitions import ClientSettings, Partition
+from fedwca.partitions import ClientSettings
 from fedwca.runs.watch_draws import watch_draws
 
 
@@ -42,7 +42,7 @@ def split_trial(
     settings = ClientSettings(
         config.clients, config.samples, seed, published, new_clients=config.new_clients, validation=config.validation
     )
-    partition: Partition = component("partition", config.partition, config.components)
+    partition = build_partition(config)
     with watch_draws(f"partition {partition.name!r}", warned):
         federation: object = partition(dataset, domain, settings)
     if not isinstance(federation, Federation):

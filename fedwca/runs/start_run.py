@@ -59,7 +59,7 @@ def start_run(request: RunRequest, reporter: RunReporter = SILENT, ranks: RunRan
         return execute_run(prepared, reporter)
 
 
-def check_run(request: RunRequest, reporter: RunReporter = SILENT) -> RunPlan:
+def check_run(request: RunRequest, reporter: RunReporter) -> RunPlan:
     """Do all that `start_run` does before the first round, and leave nothing on disk; returns the plan.
 
     Args:
@@ -131,12 +131,12 @@ def set_up_run(
     """
     try:
         # Written first, so that the folder says what it was for even if this process is killed.
-        metadata = describe_request(with_canonical_domain(plan), folder.path, request.keep, loggers)
-        folder.write("config.json", metadata)
+        about = describe_request(with_canonical_domain(plan), folder.path, request.keep, loggers)
+        folder.write("config.json", about)
         take_notes(folder.path, request)
         reporter.loading(plan.config.dataset)
         dataset, domain = load(plan.config)
-        claim_args = (dataset, domain, started, to_plain(metadata), loggers, request.profile)
+        claim_args = (dataset, domain, started, to_plain(about), loggers, request.profile)
         return prepare_run(ClaimedFolder(folder, plan.at(domain), *claim_args), reporter, ranks)
     except BaseException:
         folder.discard()
@@ -151,14 +151,14 @@ def take_notes(path: Path, request: RunRequest) -> None:
 
 def warn_of_other_recording(path: Path, request: RunRequest, loggers: Sequence[Logger], reporter: RunReporter) -> None:
     """Warn if ``--keep``, the loggers or ``--trials-at-once`` of a resumed run differ from those requested now."""
-    metadata, requested_loggers = read_configuration(path), to_plain([Registry.dump(logger) for logger in loggers])
+    about, requested_loggers = read_configuration(path), to_plain([Registry.dump(logger) for logger in loggers])
     pairs = [
-        (f"--keep {metadata.get('keep', 'last')}", f"--keep {request.keep}"),
-        (describe_loggers(metadata.get("loggers", ())), describe_loggers(requested_loggers)),
+        (f"--keep {about.get('keep', 'last')}", f"--keep {request.keep}"),
+        (describe_loggers(about.get("loggers", ())), describe_loggers(requested_loggers)),
     ]
     if (at_once := request.layer.get("trials_at_once")) is not None:
-        asked_first = metadata["config"].get("trials_at_once")
-        original = metadata.get("trials_at_once", asked_first)  # at most the run's number of trials
+        asked_first = about["config"].get("trials_at_once")
+        original = about.get("trials_at_once", asked_first)  # at most the run's number of trials
         if at_once != asked_first:
             stored_option = f"--trials-at-once {original}" if original else "no --trials-at-once"
             pairs.append((stored_option, f"--trials-at-once {at_once}"))

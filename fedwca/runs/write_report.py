@@ -46,7 +46,7 @@ def render_report(runs: Sequence[str | Path], form: Form = "html", columns: Sequ
     return document(loaded, names, form == "latex", columns)
 
 
-def choose_form(out: str | Path | None, form: Form | None = None) -> Form:
+def choose_form(out: str | Path | None, form: Form | None) -> Form:
     """The format of a report in a file: ``form``, else that of the file's suffix; HTML without a suffix.
 
     Raises:

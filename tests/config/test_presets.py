@@ -14,11 +14,11 @@ from fedwca.aggregators.wca import WCA
 from fedwca.clusterers.kmeans import KMeans
 from fedwca.clusterers.ladd import LaddClusterer
 from fedwca.config.baselines import baseline, baseline_names
+from fedwca.config.build_component import architecture
 from fedwca.config.resolve_config import RunPlan, provenance, resolve_plan
 from fedwca.errors import InvalidConfig, UsageError
 from fedwca.objectives.digest import Digest
 from fedwca.objectives.simple_representation import SimpleRepresentation
-from fedwca.runs.load_data import architecture
 
 # data set, source, lr, lambda, mu, T_a, T_b, rounds, clients
 TABLE_9 = [

@@ -20,7 +20,7 @@ from fedwca.core.messages import Batch, Predictions, Targets
 from fedwca.core.network import Backbone
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.engine.stacked import StackedEngine
-from fedwca.engine.stacked.step_groups import equal_size_groups, step_groups
+from fedwca.engine.stacked.step_groups import group_neighbours, step_groups
 from fedwca.errors import FedwcaError
 from fedwca.federated.method import Method
 from fedwca.objectives.proximal import Proximal
@@ -324,7 +324,7 @@ def test_step_groups_leave_no_client_out() -> None:
             for client in range(group.first, group.stop):
                 trained[client] += group.images
     assert [size - count for size, count in zip(sizes, trained, strict=True)] == [int(size % 8 == 1) for size in sizes]
-    assert [(group.first, group.stop) for group in equal_size_groups(sizes)] == [(0, 1), (1, 3), (3, 4)]
+    assert [(group.first, group.stop) for group in group_neighbours(sizes)] == [(0, 1), (1, 3), (3, 4)]
 
 
 class Far(TwoModel):

@@ -106,7 +106,7 @@ def test_equals_a_plain_loop(
     slot = torch.zeros_like(row)
     received = SentModels(torch.ones(1, 1, dtype=torch.float64), lambda weights: mix_rows(weights, row[None]), row)
     task = Task(labeler, [Shot(), *more], training, lambda purpose: KEYS(2, 0, purpose))
-    worker = ClientWorker(Replica(network, layout), images, None, received, 1, slot, task)
+    worker = ClientWorker(Replica(network, layout), images, None, received, 1, slot, task, images)
     (targets,) = worker.train(Blend(worker.own))
     plain = reference(network, images, targets, training, KEYS(2, 0, "dropout"), mu=0.5 if more else 0.0)
     largest_update = (slot - row).abs().max()

@@ -189,7 +189,7 @@ def test_code_of_a_plugin_that_changes_without_a_new_version_is_noticed(
     module.write_text("b = 1")
     monkeypatch.syspath_prepend(tmp_path)
     names = {"one": "extra_package.inner.code:Part", "two": "extra_module:Part", "gone": "extra_nosuch:Part"}
-    points = [EntryPoint(f"{name}-part", value, "fedwca.aggregators") for name, value in names.items()]
+    points = [EntryPoint(f"{name.title()}-Part", value, "fedwca.aggregators") for name, value in names.items()]
     points.append(EntryPoint("unused", "extra_module:Part", "fedwca.aggregators"))
     for name, point in zip([*names, "idle"], points, strict=True):
         vars(point)["dist"] = SimpleNamespace(name=name, version="1.0")

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from fedwca.aggregators.mdmgb import MDMGB
+from fedwca.config.build_component import architecture
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.core.messages import Predictions
 from fedwca.core.tensor_files import write_tensors
@@ -29,7 +30,6 @@ from fedwca.results.report.warnings import run_warnings
 from fedwca.runs import run_rounds
 from fedwca.runs.compare import run_comparison
 from fedwca.runs.final_model_predictions import predict_for_pictures
-from fedwca.runs.load_data import architecture
 from fedwca.runs.open_run import open_run
 from fedwca.runs.python_api import bench, compare, resume
 from fedwca.runs.run_request import RunRequest

@@ -9,6 +9,7 @@ from typing import Any, Self
 from pydantic import Field, PositiveFloat, PositiveInt, ValidationError, field_validator, model_validator
 
 from fedwca._deprecated import warn_renamed
+from fedwca.config.build_component import architecture
 from fedwca.config.compose_methods import compose
 from fedwca.config.run_config import validate
 from fedwca.core.deployment_files import CONFIG_NAME
@@ -20,7 +21,6 @@ from fedwca.deploy.session import Session
 from fedwca.describe_problems import describe_problems
 from fedwca.errors import InvalidConfig
 from fedwca.federated.source_model import load_source
-from fedwca.runs.load_data import architecture
 from fedwca.user_values import UserValues
 
 RENAMED = {"join": "wait", "patience": "repeats"}
@@ -123,7 +123,6 @@ class DeploymentConfig(UserValues):
         Raises:
             FedwcaError: the source model does not fit, or the method cannot be deployed.
         """
-        method, rounds = compose(validate(self.config))[-1]
-        model = load_source(source, self.classes, self.composition.architecture())
-        assert rounds
-        return Session(method, model.network, self.composition, self.rules)
+        method, composition = compose(validate(self.config))[-1][0], self.composition
+        model = load_source(source, self.classes, composition.architecture())
+        return Session(method, model.network, composition, self.rules)

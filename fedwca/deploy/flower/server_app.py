@@ -58,7 +58,7 @@ GOES_ON = "another run goes on after the last finished round"
 def server_app() -> ServerApp:
     """Return the app; ``folder`` in the run's configuration is the path of the server's folder."""
     app = ServerApp()
-    app.main()(lambda grid, context: _main(grid, context))
+    app.main()(_main)
     return app
 
 

@@ -30,10 +30,10 @@ class ClientEvidence(Clock):
         personal: int,
         slot: Tensor,
         task: Task,
-        plain: Tensor | None = None,
+        plain: Tensor,
     ) -> None:
         super().__init__(slot.device)
-        self.plain = images if plain is None else plain
+        self.plain = plain
         """The images as passes over all of them read them, see `fedwca.engine.embeddings.embed_images`."""
         self.replica, self.images, self.received, self.slot, self.task = replica, images, received, slot, task
         self.labels = [labels]
@@ -41,7 +41,7 @@ class ClientEvidence(Clock):
         self.own = self.model(0)
         self.shared = self._identity[personal:]
         self.passes = 0
-        self._memory = program.PassMemory()
+        self._cache = program.PredictionCache()
 
     @property
     def weights(self) -> Tensor:
@@ -54,7 +54,7 @@ class ClientEvidence(Clock):
 
     def predict(self, mixtures: Tensor) -> Predictions:
         """Predictions of a mixture ``[1, Q+S]`` on the client's images; computed only once for the same tensor."""
-        return self._memory.recall(mixtures, lambda mixture: self._pass(self.received.mix(mixture[0])))
+        return self._cache.get(mixtures, lambda mixture: self._pass(self.received.mix(mixture[0])))
 
     def outputs(self, mixtures: Tensor) -> list[Predictions]:
         """As `predict`, in a list of one."""

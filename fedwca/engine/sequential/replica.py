@@ -209,7 +209,7 @@ class Replica:
             parameter.requires_grad_(i not in self._parts[None])
         return {name: [self._leaves[i] for i in sorted(self._parts[name])] for name in self.layout.extras}
 
-    def prepare_training(self, trains: Trains, extras: bool = True) -> None:
+    def prepare_training(self, trains: Trains, extras: bool) -> None:
         """Set training mode for a part of the model.
 
         Args:

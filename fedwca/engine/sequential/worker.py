@@ -51,7 +51,7 @@ class ClientWorker(ClientEvidence):
             taught |= program.place_like(task.taught, self.slot)
         anchors = {name: self.row(name, blend)[:width].clone() for name in program.anchor_names(task.objectives)}
         if task.labeler.renew == "round":
-            self._memory.forget()
+            self._cache.clear()
         return EpochContext(targets, taught, anchors, observed, program.place_like(task.shared, self.slot))
 
     def train(self, blend: Blend) -> list[Targets]:

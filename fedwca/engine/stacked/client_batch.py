@@ -17,7 +17,7 @@ from fedwca.engine.randomness import keys_tensor
 from fedwca.engine.stacked.network import StackedClassifiers, StackedInput, StackedNetwork
 from fedwca.engine.stacked.packed_images import PackedImages
 from fedwca.engine.stacked.split_leaves import split_leaves
-from fedwca.engine.stacked.step_groups import equal_size_groups, step_groups
+from fedwca.engine.stacked.step_groups import group_neighbours, step_groups
 from fedwca.engine.stacked.targets import StackedContext
 from fedwca.engine.stacked.vmap import Tree, UnequalTensors, join_trees, map_tree, name_two
 from fedwca.errors import FedwcaError
@@ -48,7 +48,7 @@ class ClientBatch:
         self.device = images.images.device
         self.numbers = to_device(self.clients, self.device)
         self.counts = to_device(self.sizes, self.device)
-        self.alike = equal_size_groups(self.sizes)
+        self.alike = group_neighbours(self.sizes)
         # Images per client in a pass: all clients together have about as many as ``passes`` passes of a single client,
         # and each has no more than one, which is what estimates of memory count.
         passes = min(4 if self.device.type == "cpu" else 16, len(self.clients))
@@ -85,7 +85,7 @@ class ClientBatch:
         return self._pass_over_images(forward)
 
     @torch.no_grad()
-    def outputs_of_one(self, model: Tensor, phase: Phase | None = None) -> Predictions:
+    def outputs_of_one(self, model: Tensor, phase: Phase | None) -> Predictions:
         """Predictions of one model ``[P]`` for all clients: an ordinary pass over all clients' images, concatenated."""
         parameters, statistics = self.named(model[None])
 

@@ -49,7 +49,7 @@ class StackedEvidence(Clock):
         self.own = self.model(0)
         self.shared = self._identity[received.personal :]
         self.passes = 0
-        self._memory = program.PassMemory()
+        self._cache = program.PredictionCache()
         self._keys: dict[str, Tensor] = {}
 
     @property
@@ -63,7 +63,7 @@ class StackedEvidence(Clock):
 
     def predict(self, mixtures: Tensor) -> Predictions:
         """Predictions of mixtures ``[G, Q+S]`` on the clients' images; computed only once for the same tensor."""
-        return self._memory.recall(mixtures, lambda requested: self._pass(self.received.mix(requested)))
+        return self._cache.get(mixtures, lambda requested: self._pass(self.received.mix(requested)))
 
     def outputs(self, mixtures: Tensor) -> list[Predictions]:
         """Predictions of each client's images by the client's own mixture."""

@@ -21,6 +21,7 @@ class PackedImages:
         images: of each client ``[N, 3, H, W]`` uint8.
         device: where they are kept.
         network: if its backbone is frozen, the images' embeddings are stored too.
+        trials: number of trials that the clients belong to, in equal parts.
     """
 
     def __init__(self, images: Sequence[Tensor], device: torch.device, network: Network, trials: int = 1) -> None:

@@ -44,12 +44,3 @@ def group_neighbours(counts: Sequence[int], least: int = 0) -> list[StepGroup]:
         else:
             groups.append(StepGroup(client, client + 1, images))
     return groups
-
-
-def equal_size_groups(sizes: Sequence[int]) -> list[StepGroup]:
-    """Groups of neighbours with the same number of images, for clients in order of decreasing size; none is left out.
-
-    >>> equal_size_groups([5, 5, 1])
-    [StepGroup(first=0, stop=2, images=5), StepGroup(first=2, stop=3, images=1)]
-    """
-    return group_neighbours(sizes)

@@ -101,7 +101,7 @@ class StackedWorker(StackedEvidence):
             name: self.models(name, blend)[:, :width].contiguous() for name in program.anchor_names(task.objectives)
         }
         if task.labeler.renew == "round":
-            self._memory.forget()
+            self._cache.clear()
         return StackedContext(targets, taught, anchors, observed, program.place_like(task.shared, self.bank))
 
     def train(self, blend: Blend) -> list[Targets]:

@@ -37,7 +37,7 @@ def html_table(table: Table, name: str | None = None) -> str:
     return wide_table(content, table.title, f'{id_attribute} class="sortable"')
 
 
-def wide_table(content: str, title: str, attributes: str = "") -> str:
+def wide_table(content: str, title: str, attributes: str) -> str:
     """A table that scrolls sideways if the page is narrower.
 
     Args:

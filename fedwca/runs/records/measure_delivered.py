@@ -28,7 +28,7 @@ generate it."""
 class DeliveredModels:
     """Test predictions of the models delivered to some clients, and what adaptation did; each list has K entries."""
 
-    said: list[ClassPredictions]
+    predictions: list[ClassPredictions]
     """Class predictions of the client's test images."""
     before: list[float] = field(default_factory=list)
     """Accuracy in percent before adaptation, NaN without test images; empty if the models were not adapted."""
@@ -78,11 +78,11 @@ def measure_delivered(
     for first in range(0, len(metrics), at_once):
         clients = range(first, min(first + at_once, len(metrics)))
         for adapted in engine.adapt(method.adaptation, lr, weights, rows, clients):
-            delivered.said.append(adapted.classify())
+            delivered.predictions.append(adapted.classify())
             delivered.steps.append(adapted.steps)
             delivered.taken.append(adapted.taken)
             delivered.entropy.append(_ends(adapted))
-    check_finite_outputs(delivered.said, "a client's adapted model", "adaptation.lr")
+    check_finite_outputs(delivered.predictions, "a client's adapted model", "adaptation.lr")
     return delivered
 
 

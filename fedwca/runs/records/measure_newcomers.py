@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fedwca.config.build_component import architecture
 from fedwca.config.run_config import RunConfig
 from fedwca.core.network import Network
 from fedwca.core.training_settings import Training
@@ -21,7 +22,6 @@ from fedwca.federated.method import Method
 from fedwca.federated.model_sizes import draw_sizes, untrained_rows
 from fedwca.federated.public_images import FreshModels, holders_of
 from fedwca.federated.server import Server
-from fedwca.runs.load_data import architecture
 from fedwca.runs.records.measure_delivered import DeliveredModels, measure_delivered
 from fedwca.runs.resources.select_engine import choose_engine
 

@@ -40,7 +40,7 @@ def nearest_clients(method: Method, engine: Engine, source: Tensor) -> dict[str,
     return {"nearest": nearest, "margins": margins}
 
 
-def neighbour_margins(x: Tensor, metric: Literal["cosine", "euclidean"] = "cosine") -> tuple[Tensor, Tensor]:
+def neighbour_margins(x: Tensor, metric: Literal["cosine", "euclidean"]) -> tuple[Tensor, Tensor]:
     """First neighbour of each row ``[K]``, and the second one's distance divided by the first's ``[K]``, at least 1.
 
     Args:

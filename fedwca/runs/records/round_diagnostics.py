@@ -14,16 +14,16 @@ from fedwca.core.grouping import check_labels
 from fedwca.core.messages import Offer
 from fedwca.core.training_settings import Training
 from fedwca.data.metrics import Metrics
-from fedwca.engine.client_signatures import BankSignatures
 from fedwca.engine.client_task import Task
 from fedwca.engine.interface import ClientWork, Engine, SingleStep
 from fedwca.engine.randomness import Keys
 from fedwca.federated.aggregator_weights import deliver_mixtures
+from fedwca.federated.close_round import read_signatures
 from fedwca.federated.method import Method
 from fedwca.federated.server import Server
 
 
-def cluster_layers(
+def cluster_by_probes(
     specs: Sequence[str], engine: Engine, source: Tensor, metrics: Metrics, keys: Keys
 ) -> dict[str, Any]:
     """How other clusterers group the clients: by spec, ``labels [K]`` and their agreement with the true domains.
@@ -38,17 +38,14 @@ def cluster_layers(
     clusterings = {}
     for spec in specs:
         clusterer = registry_of("clusterer").build(spec)
-        truth = metrics.domain_labels() if clusterer.oracle else None
-        signatures = BankSignatures(
-            engine.bank, engine.layout, source, truth, engine.images, lambda k: keys(0, k, "style"), engine.network
-        )
+        signatures = read_signatures(clusterer, engine, source, metrics.domain_labels(), keys)
         labels = check_labels(clusterer(signatures).cpu(), len(metrics), clusterer.name)
         clusterings[spec] = {"labels": labels.tolist(), **metrics.clustering(labels)}
     return clusterings
 
 
 def measure_evidence(
-    server: Server, method: Method, engine: Engine, training: Training, models: Tensor | None = None
+    server: Server, method: Method, engine: Engine, training: Training, models: Tensor | None
 ) -> dict[str, list[float]]:
     """Density and entropy of the final models' outputs on the clients' own training images; reads no labels.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from fedwca.config.build_component import architecture
 from fedwca.config.resolve_config import RunPlan
 from fedwca.core.network import Network
 from fedwca.data.federation import Federation
@@ -12,7 +13,6 @@ from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import FedwcaError
 from fedwca.federated.method import Method
 from fedwca.results.checkpoints import RetentionPolicy
-from fedwca.runs.load_data import architecture
 from fedwca.runs.resources.memory_estimate import VALUE, count_predictions, count_server_rows, shape_network
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from fedwca.config.build_component import architecture
 from fedwca.config.run_config import RunConfig
 from fedwca.core.central import Central
 from fedwca.core.network import Network
@@ -19,7 +20,6 @@ from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import UsageError
 from fedwca.federated.extra_networks import changes_network, grow_network
 from fedwca.federated.method import Method
-from fedwca.runs.load_data import architecture
 from fedwca.runs.resources.clients_at_once import clients_at_once, footprint, trials_at_once
 
 

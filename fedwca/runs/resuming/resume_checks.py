@@ -65,11 +65,11 @@ def differing_request(path: Path, plan: RunPlan) -> dict[str, tuple[Any, Any]]:
         path: folder of the existing run.
         plan: the requested run; if it names no source or target, the data set's default is meant.
     """
-    metadata = read_configuration(path)
+    about = read_configuration(path)
     plan = with_canonical_domain(plan)
-    if plan.domain_role is not None and plan.domain is None and is_set_up(metadata):
+    if plan.domain_role is not None and plan.domain is None and is_set_up(about):
         plan = plan.at(load(plan.config)[1])
-    return differing_settings(with_added_settings(metadata), plan.described())
+    return differing_settings(with_added_settings(about), plan.described())
 
 
 def with_canonical_domain(plan: RunPlan) -> RunPlan:
@@ -77,7 +77,7 @@ def with_canonical_domain(plan: RunPlan) -> RunPlan:
     return plan if plan.domain is None else plan.at(canonical_domain(plan.domain))
 
 
-def check_same_start_files(path: Path, metadata: Mapping[str, Any], config: RunConfig) -> None:
+def check_same_start_files(path: Path, about: Mapping[str, Any], config: RunConfig) -> None:
     """Check that the files a run starts from still hold the same weights; one that is missing is not looked at.
 
     Raises:
@@ -85,18 +85,18 @@ def check_same_start_files(path: Path, metadata: Mapping[str, Any], config: RunC
     """
     digests = digest_start_files(config)
     for key, file in start_files(config).items():
-        if key in digests and metadata.get(key) not in (None, digests[key]):
+        if key in digests and about.get(key) not in (None, digests[key]):
             raise CheckpointError(f"{path}: began from another model than {file} holds now; put that one back")
 
 
-def check_same_components(path: Path, metadata: Mapping[str, Any], plan: RunPlan) -> None:
+def check_same_components(path: Path, about: Mapping[str, Any], plan: RunPlan) -> None:
     """Check that a run's methods are still made of the same components.
 
     Raises:
         UsageError: a component has other fields now than when the run began.
     """
-    begun = {"config": metadata["config"], "methods": with_added_fields(metadata["methods"])}
-    if differences := differing_settings(begun, {**plan.described(), "config": metadata["config"]}):
+    begun = {"config": about["config"], "methods": with_added_fields(about["methods"])}
+    if differences := differing_settings(begun, {**plan.described(), "config": about["config"]}):
         key, values = next(iter(differences.items()))
         stored, installed = describe_values(*values)
         raise UsageError(

@@ -47,7 +47,7 @@ def resume_run(
         FedwcaError: its checkpoints, its data or the installed components no longer fit it.
     """
     started = time.perf_counter()
-    metadata = read_configuration(path)
+    about = read_configuration(path)
     run = read_run(path)
     if run.is_done():  # read from its folder alone: neither its images nor its components need be there
         if ranks.world is not None:
@@ -55,19 +55,19 @@ def resume_run(
         reporter.nothing_left(path)
         return FinishedRun(run)
     with naming_missing_plugins(path):
-        config = validate(metadata["config"])
+        config = validate(about["config"])
         if workers is not None:
             config = config.model_copy(update={"workers": workers})
-        plan = RunPlan(config, compose(config), dict(metadata.get("origins", {})))
-        loggers = build_loggers(metadata["loggers"])
-    check_same_components(path, metadata, plan)
-    plan = replace(plan, config=locate_paths(config, metadata, path))
-    if is_set_up(metadata):
-        check_same_start_files(path, metadata, plan.config)
-    about = metadata if is_set_up(metadata) else {**metadata, **digest_start_files(plan.config)}
+        plan = RunPlan(config, compose(config), dict(about.get("origins", {})))
+        loggers = build_loggers(about["loggers"])
+    check_same_components(path, about, plan)
+    plan = replace(plan, config=locate_paths(config, about, path))
+    if is_set_up(about):
+        check_same_start_files(path, about, plan.config)
+    claimed_about = about if is_set_up(about) else {**about, **digest_start_files(plan.config)}
     with RunFolder(path, again=True) as folder, explain_interrupt(folder, reporter):
-        if read_configuration(path) != metadata or read_run(path).is_done():
+        if read_configuration(path) != about or read_run(path).is_done():
             raise UsageError(f"{path}: another process was at work here until now; run this again")
-        dataset, domain = load_same_images(plan.config, metadata, path, pretrained=True)
-        claimed = ClaimedFolder(folder, plan.at(domain), dataset, domain, started, about, loggers, profile)
+        dataset, domain = load_same_images(plan.config, about, path, pretrained=True)
+        claimed = ClaimedFolder(folder, plan.at(domain), dataset, domain, started, claimed_about, loggers, profile)
         return execute_run(prepare_run(claimed, reporter, ranks), reporter)

@@ -80,7 +80,7 @@ def collect_runs(request: RunRequest, out: Path, reporter: RunReporter) -> Colle
             )
     for key, file in start_files(plan.config).items() if finished_runs else ():
         if (digest := digest_start_files(plan.config).get(key)) is not None:
-            check_same_start(plan, key, digest, finished_runs)
+            check_same_start(plan, key, file, digest, finished_runs)
         elif not missing:  # otherwise running the missing methods raises an error
             reporter.warn(f"{dataset_text}: {file} is not there, so it is not known whether it is still the same")
     warn_of_changed_plugins(finished_runs.values(), reporter)
@@ -115,7 +115,7 @@ def check_same_images(config: RunConfig, runs: Iterable[Run]) -> None:
         check_same_digest(dataset, run.about, run.path)
 
 
-def check_same_start(plan: RunPlan, key: str, digest: str, runs: Mapping[str, Run]) -> None:
+def check_same_start(plan: RunPlan, key: str, file: Path, digest: str, runs: Mapping[str, Run]) -> None:
     """Check that finished runs began from the model that a file now holds.
 
     Runs of earlier releases store the digest of a checkpoint's model in each method's first record instead, where
@@ -124,13 +124,13 @@ def check_same_start(plan: RunPlan, key: str, digest: str, runs: Mapping[str, Ru
     Args:
         plan: the requested run.
         key: of the file, as in `start_files`.
-        digest: hash of the file.
+        file: it.
+        digest: its hash.
         runs: finished run by method.
 
     Raises:
         CheckpointError: a run began from another model.
     """
-    file = start_files(plan.config)[key]
     own_start_methods = {method.name for method, _ in plan.methods if method.central is not None}
     for name, run in runs.items():
         digests = {run.about.get(key)} - {None}

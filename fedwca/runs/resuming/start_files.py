@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fedwca.config.build_component import architecture
 from fedwca.config.run_config import RunConfig
 from fedwca.core.files import expand_home
 from fedwca.core.tensor_files import file_digest
-from fedwca.runs.load_data import architecture
 
 
 def start_files(config: RunConfig) -> dict[str, Path]:
