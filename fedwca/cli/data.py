@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 import warnings
 from pathlib import Path
@@ -11,6 +12,7 @@ import typer
 from rich.table import Column, Table
 
 from fedwca.cli.download_progress import describe_download, showing_bytes
+from fedwca.cli.shared_options import PlainJson
 from fedwca.cli.terminal import make_console, say
 from fedwca.core.printable import quote_path
 from fedwca.datasets import DatasetSource, datasets, find_dataset
@@ -18,6 +20,7 @@ from fedwca.errors import FedwcaError
 
 if TYPE_CHECKING:
     from fedwca.data import FederatedDataset
+    from fedwca.results.json_output.printed_data import CheckedDataset
 
 app = typer.Typer(
     help="Data sets: which there are, how to get them, whether yours is complete, what it looks like.",
@@ -84,32 +87,49 @@ def get_dataset(name: Catalogued, data: Data = None, plan: Plan = False) -> None
 
 
 @app.command("check")
-def check_dataset(name: Name, data: Data = None) -> None:
+def check_dataset(name: Name, data: Data = None, as_json: PlainJson = False) -> None:
     """Load a data set, count its images, and print its digest."""
+    from fedwca.results.json_output.printed_data import CheckedDataset
+
     source = find_dataset(name, data)
     verified = source.verify_checksums()
     dataset = _loaded(source)
-    columns = {name: domain.class_counts(len(dataset.classes)) for name, domain in dataset.domains.items()}
+    checked = CheckedDataset(
+        name=dataset.name,
+        classes=list(dataset.classes),
+        counts={name: domain.class_counts(len(dataset.classes)) for name, domain in dataset.domains.items()},
+        expected={name: source.image_counts.get(name, 0) for name in dataset.domains} if source.image_counts else None,
+        verified=verified,
+        digest=dataset.digest(),
+    )
+    if as_json:
+        say(json.dumps(checked.model_dump(mode="json"), indent=2))
+    else:
+        _print_checked(checked)
+
+
+def _print_checked(checked: CheckedDataset) -> None:
+    columns = checked.counts
     table = Table("class", *(Column(name, justify="right") for name in columns))
     empty_labels = {
-        label for label in range(len(dataset.classes)) if not any(counts[label] for counts in columns.values())
+        label for label in range(len(checked.classes)) if not any(counts[label] for counts in columns.values())
     }
     # Rows of many empty classes would bury those of the others.
-    hidden_labels = empty_labels if 2 * len(empty_labels) > len(dataset.classes) else set()
-    for label, title in enumerate(dataset.classes):
+    hidden_labels = empty_labels if 2 * len(empty_labels) > len(checked.classes) else set()
+    for label, title in enumerate(checked.classes):
         if label not in hidden_labels:
             table.add_row(title, *(f"{counts[label]:,}" for counts in columns.values()))
     if hidden_labels:
         table.add_row(f"{len(hidden_labels):,} more", *("0" for _ in columns))
     table.add_section()
     table.add_row("images", *(f"{sum(counts):,}" for counts in columns.values()))
-    if source.image_counts:
-        table.add_row("expected", *(f"{source.image_counts.get(name, 0):,}" for name in columns))
+    if checked.expected is not None:
+        table.add_row("expected", *(f"{count:,}" for count in checked.expected.values()))
     console = make_console()
     console.print(table)
-    if verified:
-        console.print(f"MD5 as published: {', '.join(verified)}", soft_wrap=True)
-    console.print(f"digest of {dataset.name}: {dataset.digest()}", soft_wrap=True)
+    if checked.verified:
+        console.print(f"MD5 as published: {', '.join(checked.verified)}", soft_wrap=True)
+    console.print(f"digest of {checked.name}: {checked.digest}", soft_wrap=True)
 
 
 @app.command("show")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedwca.cli.shared_options import Device, SourceModel, Trial
+from fedwca.cli.shared_options import Device, PlainJson, SourceModel, Trial
 from fedwca.cli.terminal import make_console, say
 from fedwca.core.count_of import count_of
 from fedwca.errors import FedwcaError, UsageError
@@ -48,6 +49,7 @@ def command(
             help="Open a .pt2 file too. Such a file is a program and runs with your rights: open only files you made.",
         ),
     ] = False,
+    as_json: PlainJson = False,
 ) -> None:
     """Write the class of each image as CSV: file, label, probability, error.
 
@@ -60,6 +62,8 @@ def command(
     from fedwca.results.find_runs import ROOT
     from fedwca.runs.resources.choose_device import resolve_device
 
+    if as_json and out is not None:
+        raise UsageError(f"--out {out}: is for CSV; --json prints to standard output, so leave out one of both")
     if model.is_file() and (any(value is not None for value in (client, method, round_)) or source_model or trial):
         raise UsageError(
             f"{model}: --client, --method, --round, --source-model and --trial are for run folders; this is one "
@@ -79,11 +83,16 @@ def command(
     files = find_images(images)
     with counting(len(set(files))) as on_batch:
         answers = predict(opened, load_pictures(files, opened.about.side, opened.about.stretch), batch_size, top)
-        read, unread = write_answers(out, count_progress(answers, on_batch), min(top, len(opened.about.classes)))
+        counted = count_progress(answers, on_batch)
+        if as_json:
+            read, unread = print_answers(counted)
+        else:
+            read, unread = write_answers(out, counted, min(top, len(opened.about.classes)))
     if out is not None:
         say(f"wrote {out}: {count_of(read, 'image')}")
     if unread:
-        say(f"Warning: {unread} of {read + unread} could not be read; the column error says why", err=True)
+        place = "error" if as_json else "the column error"
+        say(f"Warning: {unread} of {read + unread} could not be read; {place} says why", err=True)
     if not read:
         raise FedwcaError("no image could be read")
 
@@ -139,6 +148,24 @@ def write_answers(out: Path | None, answers: Iterable[list[Answer]], top: int) -
     with name_unwritable(f"--out {out}"):
         write_atomically(out, write_file)
     return counts[0], counts[1]
+
+
+def print_answers(answers: Iterable[list[Answer]]) -> tuple[int, int]:
+    """Print the answers as JSON; returns how many images were read and how many were not."""
+    from fedwca.results.json_output.printed_predict import PredictedClass, PrintedPrediction
+
+    printed = [
+        PrintedPrediction(
+            file=answer.file,
+            best=[PredictedClass(label=label, probability=probability) for label, probability in answer.best],
+            error=answer.error or None,
+        )
+        for batch in answers
+        for answer in batch
+    ]
+    say(json.dumps([prediction.model_dump(mode="json") for prediction in printed], indent=2))
+    read = sum(bool(prediction.best) for prediction in printed)
+    return read, len(printed) - read
 
 
 def count_progress(answers: Iterable[list[Answer]], on_batch: Any) -> Iterator[list[Answer]]:

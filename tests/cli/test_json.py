@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from fedwca.results import json_output as shapes
 
@@ -126,6 +127,34 @@ def test_a_simulation_is_on_the_cpu_and_refuses_what_that_cannot_do_before_train
     run = call("bench", *arguments, "--precision", "tf32")
     assert run.code == 2
     assert "precision tf32: only GPUs since Ampere have TensorFloat-32, not cpu; take fp32" in run.err
+
+
+def test_a_checked_data_set_has_its_shape(shades: Path) -> None:
+    checked = shaped(call("data", "check", shades.name, "--data", str(shades.parent), "--json"), shapes.CheckedDataset)
+    printed = call("data", "check", shades.name, "--data", str(shades.parent)).out
+    assert f"digest of {checked.name}: {checked.digest}" in printed
+    assert checked.expected is None
+    assert {len(counts) for counts in checked.counts.values()} == {len(checked.classes)}
+
+
+def test_predictions_have_their_shape(plain: Run, shades: Path, tmp_path: Path) -> None:
+    model, broken = tmp_path / "model.safetensors", tmp_path / "broken.png"
+    assert call("export", str(plain.folder), "--client", "0", "--out", str(model)).code == 0
+    broken.write_bytes(b"")
+    Image.new("RGB", (8, 8)).save(tmp_path / "é.png")
+    run = call("predict", str(model), str(tmp_path / "é.png"), str(broken), "--top", "2", "--json")
+    assert (run.code, run.out.isascii()) == (0, True)
+    read, unread = map(shapes.PrintedPrediction.model_validate, json.loads(run.out))
+    assert (read.file, read.error, len(read.best)) == (str(tmp_path / "é.png"), None, 2)
+    assert read.best[0].probability >= read.best[1].probability
+    assert (unread.file, unread.best) == (str(broken), [])
+    assert unread.error is not None
+    assert "1 of 2 could not be read; error says why" in run.err
+    refused = call("predict", str(model), str(broken), "--json", "--out", str(tmp_path / "x.csv"))
+    assert refused.code == 2
+    assert "--json prints to standard output" in refused.err
+    run = call("predict", str(model), str(broken), "--json")
+    assert (run.code, len(json.loads(run.out))) == (1, 1)
 
 
 def test_what_a_component_is_called_is_ascii_too() -> None:

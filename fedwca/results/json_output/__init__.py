@@ -11,7 +11,9 @@ from pydantic.json_schema import models_json_schema
 
 from fedwca.results.json_output.printed_bench import RunSummary
 from fedwca.results.json_output.printed_compare import PrintedComparison
+from fedwca.results.json_output.printed_data import CheckedDataset
 from fedwca.results.json_output.printed_join import PrintedJoin
+from fedwca.results.json_output.printed_predict import PrintedPrediction
 from fedwca.results.json_output.printed_reproduce import PrintedReproduction
 from fedwca.results.json_output.printed_runs import DamagedRun, ListedRun, RunDifferences, ShownRun
 from fedwca.results.json_output.printed_show import ShownBaseline, ShownComponent, ShownTable
@@ -24,7 +26,7 @@ VERSION = 1
 SHAPES: tuple[type[PrintedValues], ...] = (
     *(RunSummary, ListedRun, DamagedRun, ShownRun, RunDifferences, ShownComponent, ShownBaseline),
     ShownTable,
-    *(PrintedComparison, PrintedReproduction, PrintedSearch, PrintedJoin),
+    *(PrintedComparison, PrintedReproduction, PrintedSearch, PrintedJoin, PrintedPrediction, CheckedDataset),
 )
 
 
