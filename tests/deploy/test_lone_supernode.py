@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from fedwca.deploy.flower.processes import flower_environment
+from fedwca.deploy.flower.processes import UNWRITABLE, flower_environment
 from fedwca.deploy.in_process import run_in_process
 
 pytest.importorskip("flwr")
@@ -58,3 +58,14 @@ def test_messages_are_answered_by_one_process_and_what_is_killed_comes_back(tmp_
     run_in_process(session, clients, ROUNDS)
     assert torch.equal(load_file(str(tmp_path / "rows.safetensors"))["rows"], session.state.server.rows)
     assert (tmp_path / "state" / "model.safetensors").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_said_in_a_sentence(tmp_path: Path) -> None:
+    env = flower_environment(tmp_path / "flwr")
+    (tmp_path / "flwr" / "app.secret").mkdir()
+    command = [sys.executable, "-m", "fedwca.deploy.flower.supernode", "--port", "9"]
+    completed = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300, check=False)
+    assert completed.returncode == UNWRITABLE
+    assert completed.stderr.startswith("Error: ")
+    assert completed.stderr.count("\n") == 1
+    assert str(tmp_path) in completed.stderr

@@ -24,7 +24,7 @@ from fedwca.deploy.flower.check_keys import check_certificate, check_private_key
 from fedwca.deploy.flower.client_device import find_device
 from fedwca.deploy.flower.flwr_cli import REGISTERED, forget_registered, register_clients, shut_out_removed
 from fedwca.deploy.flower.keys import certify, make_key
-from fedwca.deploy.flower.processes import STEADY, find_flwr, run_with_restarts, server_command
+from fedwca.deploy.flower.processes import STEADY, UNWRITABLE, find_flwr, run_with_restarts, server_command
 from fedwca.deploy.server_status import LOG, RUNNING, SUBMITTED
 from fedwca.errors import FedwcaError, UsageError
 
@@ -240,7 +240,7 @@ def test_clients_whose_keys_were_removed_are_shut_out(tmp_path: Path, monkeypatc
 
 
 def test_a_client_that_ends_by_itself_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    codes = [0, 0, 1]
+    codes = [0, UNWRITABLE, 1]
 
     def start(command: list[str], env: dict[str, str]) -> int:
         if not codes:
@@ -253,7 +253,8 @@ def test_a_client_that_ends_by_itself_is_started_again(monkeypatch: pytest.Monke
     with pytest.raises(KeyboardInterrupt):
         run_with_restarts(["a client"], {}, 5, messages.append)
     assert len(messages) == 3
-    assert "its clock differs" in messages[0]
+    assert ["its clock differs" in message for message in messages] == [True, False, True]
+    assert messages[1] == "This client's folder cannot be written, as the line above says; trying again in 0 s"
 
 
 def test_certificates_and_keys_that_cannot_serve(tmp_path: Path) -> None:

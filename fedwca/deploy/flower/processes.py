@@ -44,6 +44,8 @@ ANSWER = 30
 fails after them: if connections are accepted but not answered, after one to two minutes, which is below `STEADY`.
 Without this limit it would retry for ever."""
 
+UNWRITABLE = 74
+"""Exit code of a client's program that cannot write into the client's folder; it has printed why."""
 
 ELSEWHERE = "the server takes runs and orders from its own machine alone; submit runs there"
 """The server's answer to requests from other machines that are not a client's."""
@@ -217,7 +219,8 @@ def run_with_restarts(
         started, cause = time.monotonic(), None
         try:
             check()
-            run_until_stopped(command, env)
+            if run_until_stopped(command, env) == UNWRITABLE:
+                cause = FedwcaError("this client's folder cannot be written, as the line above says")
         except UsageError:
             raise
         except FedwcaError as error:

@@ -19,6 +19,8 @@ from typing import NoReturn
 
 from fedwca.core.files import write_secret
 from fedwca.deploy.flower.polling import SuperNodePauses
+from fedwca.deploy.flower.processes import UNWRITABLE
+from fedwca.errors import describe_os_error
 
 AGAIN = 1.0
 """Seconds between two starts of an app process."""
@@ -64,7 +66,11 @@ def run_supernode() -> None:
         address = f"127.0.0.1:{parser.parse_known_args()[0].port}"
         secret = Path(os.environ["FLWR_HOME"]) / "app.secret"
         # The SuperNode gives tasks only to processes that know the secret, not to others on this machine.
-        write_secret(secret, secrets.token_bytes(32))
+        try:
+            write_secret(secret, secrets.token_bytes(32))
+        except OSError as error:  # such as a full disk
+            sys.stderr.write(f"Error: {describe_os_error(error, str(secret))}\n")
+            sys.exit(UNWRITABLE)
         sys.argv += ["--isolation", "process", "--superexec-auth-secret-file", str(secret)]
         app = AppProcess([sys.executable, "-m", "fedwca.deploy.flower.app_process", address, str(secret)])
         start_client_internal.time = SuperNodePauses(app.tell)
