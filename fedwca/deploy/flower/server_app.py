@@ -178,7 +178,7 @@ class FlowerServer:
                 break
             missing -= self._send_final({client: (nodes[client], parcel) for client, parcel in parcels.items()})
         if missing and self.session.method.aggregator.sends_models:
-            log.warning("clients %s have not got their model; another run gives it to them", sorted(missing))
+            log.warning("clients %s have not got their model; another deploy run sends it to them", sorted(missing))
         elif missing:
             log.warning("clients %s did not say that they have their model; no one else has it", sorted(missing))
         if without_model := sorted(self.clients.find().keys() - self.session.participants):
