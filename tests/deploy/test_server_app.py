@@ -197,6 +197,16 @@ def test_who_cannot_be_reached_or_read_was_not_late(
     assert "in time" not in caplog.text
 
 
+@pytest.mark.parametrize(("number", "name"), [(2, "round 2"), (3, "final models")])
+def test_the_log_names_what_a_client_did_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, number: int, name: str
+) -> None:
+    monkeypatch.setattr(serve, "Message", lambda *_, **__: None)
+    monkeypatch.setattr(serve, "exchange_messages", lambda *_: iter(()))
+    assert bare_server(tmp_path)._exchange({0: (11, Parcel("train", 3))}, number) == set()
+    assert f"{name}: client 0 (a) did not answer in time" in caplog.text
+
+
 class OneSlow:
     """A grid whose nodes 11 and 12 answer at once, and 13 nothing before the ``clock`` is at ``slow`` seconds."""
 

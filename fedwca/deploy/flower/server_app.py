@@ -213,6 +213,7 @@ class FlowerServer:
         Returns the clients that confirmed their final model.
         """
         delivered: set[int] = set()
+        name = f"round {number}" if number < self.deployment.rounds else "final models"
         owners = {node: client for client, (node, _) in parcels.items()}
         messages, down = [], {}
         contents = to_records([parcel for _, parcel in parcels.values()])
@@ -231,13 +232,13 @@ class FlowerServer:
                 if reply is None:
                     continue
                 if reply.has_error():
-                    log.warning("round %d: %s failed: %s", number, self._call(client), describe_failure(reply))
+                    log.warning("%s: %s failed: %s", name, self._call(client), describe_failure(reply))
                     continue
                 up[client] = count_bytes(reply.content)
                 try:
                     answer = from_record(reply.content, self.session.context.max_answer_bytes)
                 except FedwcaError as error:
-                    log.warning("round %d: %s refused: %s", number, self._call(client), printable(str(error)[:500]))
+                    log.warning("%s: %s refused: %s", name, self._call(client), printable(str(error)[:500]))
                     continue
                 if answer.kind == "done" and parcels[client][1].kind == "final":
                     delivered.add(client)
@@ -246,7 +247,7 @@ class FlowerServer:
         finally:
             self._say(asked=0)
         for client in sorted(silent):
-            log.warning("round %d: %s did not answer in time", number, self._call(client))
+            log.warning("%s: %s did not answer in time", name, self._call(client))
         self.clients.note_late([parcels[client][0] for client in silent])
         self._count(number, down, up)
         return delivered
