@@ -8,7 +8,7 @@ import sys
 import uuid
 from typing import Any, ClassVar
 
-from pydantic import ValidationError
+from pydantic import ConfigDict, ValidationError
 
 from fedwca._deprecated import MEMBERS, describe_old_member
 from fedwca.component_class_checks import (
@@ -22,6 +22,9 @@ from fedwca.user_values import UserValues
 
 class Component(UserValues):
     """A frozen value whose fields are its hyper-parameters; it holds no state."""
+
+    # A default that its own field refuses would be recorded in a run that could then not be resumed.
+    model_config = ConfigDict(validate_default=True)
 
     name: ClassVar[str] = ""
     """The name it is registered under; set by the registry."""

@@ -9,6 +9,8 @@ import sys
 import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from pathlib import PurePath
+from traceback import walk_tb
 from types import FunctionType
 from typing import Any, get_args, get_type_hints
 
@@ -157,13 +159,20 @@ def _public_methods(cls: type) -> set[str]:
     return {name for name, value in vars(cls).items() if isinstance(value, kinds) and not name.startswith("_")}
 
 
-def describe_load_error(error: Exception) -> str:
-    """Why a class cannot be loaded, with advice where pydantic's own speaks of its internals."""
+def describe_load_error(error: BaseException) -> str:
+    """Why a class cannot be loaded, with the file and line, and advice where pydantic's own speaks of its internals."""
     reason = first_line(error)
-    missing = re.search("`(.+)`\\. All model fields", reason) if isinstance(error, PydanticUserError) else None
-    if missing is None:
+    if isinstance(error, SystemExit):
+        reason = "its file ends Python when it is imported"
+    elif isinstance(error, PydanticSchemaGenerationError) and (unknown := re.search("schema for (.+?)\\. Set", reason)):
+        reason = f"a field has the type {unknown[1]}; right is one whose values JSON can hold, such as float"
+    elif isinstance(error, PydanticUserError) and (missing := re.search("`(.+)`\\. All model fields", reason)):
+        reason = (
+            f"`{missing[1]}` has no type annotation, as a field needs; of what the base class defines, a property is "
+            "written with @property, and other names may be misspelt"
+        )
+    lines = [(frame, line) for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_name == "<module>"]
+    if isinstance(error, SyntaxError) or not lines:  # the sentence of the former has the place
         return reason
-    return (
-        f"`{missing[1]}` has no type annotation, as a field needs; of what the base class defines, a property is "
-        "written with @property, and other names may be misspelt"
-    )
+    frame, line = lines[-1]
+    return f"{reason} ({PurePath(frame.f_code.co_filename).name}:{line})"

@@ -90,7 +90,8 @@ class Registry(Generic[T]):
         """Class decorator that registers the class under ``name``.
 
         Raises:
-            UsageError: another class already has that name.
+            UsageError: another class already has that name, it has other signs than letters, digits, _ and -, or the
+                class lacks a method or the base class.
         """
 
         def add(cls: type[D]) -> type[D]:
@@ -103,10 +104,13 @@ class Registry(Generic[T]):
         name = canonical_name(name)
         if not isinstance(cls, type):
             raise UsageError(f"{self.kind} {name!r} is not a class but {cls!r}")
+        if not re.fullmatch("[a-z0-9_]+", name):  # a spec or a --set could not name it
+            raise UsageError(f"{self.kind} {name!r} ({cls.__qualname__}): a name is of letters a-z, digits, _ and -")
         missing = [method for method in self.requires if not _has(cls, method)]
         missing += [attribute for attribute in self.states if not hasattr(cls, attribute)]
-        if missing or self.base not in {f"{base.__module__}.{base.__qualname__}" for base in cls.__mro__}:
-            lacks = ", ".join(missing) or f"the base class {self.base}"
+        is_derived = self.base in {f"{base.__module__}.{base.__qualname__}" for base in cls.__mro__}
+        if missing or not is_derived:
+            lacks = ", ".join(missing) if is_derived else f"the base class {self.base}"
             raise UsageError(f"{self.kind} {name!r} ({cls.__module__}.{cls.__qualname__}) lacks {lacks}")
         own_module = f"{self.package}.{name}"
         if name in _module_names(self.package) and cls.__module__ != own_module:
@@ -190,7 +194,7 @@ class Registry(Generic[T]):
             if isinstance(component, type) and issubclass(component, BaseModel):
                 component.model_rebuild()  # reports an unresolvable annotation now, not at first use
             return cast(type[Any], component)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             source, reason = point.dist.name if point.dist else point.value, describe_load_error(error)
             raise UsageError(f"{self.kind} {point.name!r} from {source} could not be loaded: {reason}") from error
 

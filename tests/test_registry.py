@@ -14,10 +14,11 @@ from collections.abc import Callable
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
+from pydantic import Field
 
 from fedwca.aggregators import aggregators
 from fedwca.aggregators.wca import WCA
@@ -327,6 +328,9 @@ MODULES = {
     "broken.py": "import a_library_that_is_not_there\n",
     "lowly.py": "def lowly(batch): ...\n",
     "bare_field.py": "from fedwca.aggregators.fedavg import FedAvg\nclass BareField(FedAvg):\n    n = 3\n",
+    "tensor_field.py": "from torch import Tensor\nfrom fedwca.aggregators.fedavg import FedAvg\n"
+    "class TensorField(FedAvg):\n    n: Tensor\n",
+    "ends.py": "raise SystemExit(3)\n",
     "unknown.py": "from __future__ import annotations\nfrom fedwca.aggregators.fedavg import FedAvg\n"
     "class Unknown(FedAvg):\n    share: Annotated[float, 1] = 1\n",
 }
@@ -337,6 +341,8 @@ bare = bare:Bare
 broken = broken:Broken
 unknown = unknown:Unknown
 bare-field = bare_field:BareField
+tensor = tensor_field:TensorField
+ends = ends:Ends
 WCA = blended:HalfAndHalf
 
 [fedwca.datasets]
@@ -515,10 +521,34 @@ def test_a_registered_name_is_found_however_it_is_written() -> None:
     assert Thing.name == "my_thing"
 
 
+@pytest.mark.parametrize("name", ["my agg", "a:b", "a.b", ""])
+def test_a_name_that_no_spec_could_give_is_refused(name: str) -> None:
+    registry: Registry[Component] = Registry("thing", "fedwca.loggers")
+    with pytest.raises(UsageError, match=rf"thing '{name}' \(Component\): a name is of letters a-z, digits, _ and -"):
+        registry(name)(Component)
+
+
+def test_a_default_that_its_own_field_refuses_is_refused() -> None:
+    registry: Registry[Component] = Registry("thing", "fedwca.loggers")
+
+    @registry("thing")
+    class Thing(Component):
+        """A thing."""
+
+        share: Annotated[float, Field(le=1)] = 3
+
+    with pytest.raises(InvalidConfig, match=r"thing thing\.share: Input should be less than or equal to 1 \(given 3\)"):
+        registry.build("thing")
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "sentence"),
     [
-        ("aggregators", "bare", "aggregator 'bare' (bare.Bare) lacks blend, gather, next_state, deliver"),
+        (
+            "aggregators",
+            "bare",
+            "aggregator 'bare' (bare.Bare) lacks the base class fedwca.core.aggregator.Aggregator",
+        ),
         ("objectives", "mute", "objective 'mute' (mute.Mute) lacks __call__"),
         (
             "objectives",
@@ -531,8 +561,15 @@ def test_a_registered_name_is_found_however_it_is_written() -> None:
             "objective 'labels' (labels.Labels) lacks the base class fedwca.core.objective.Objective",
         ),
         ("objectives", "lowly", "objective 'lowly' is not a class but <function lowly"),
-        ("aggregators", "broken", "aggregator 'broken' from fedwca-extras could not be loaded: No module named"),
+        (
+            "aggregators",
+            "broken",
+            "aggregator 'broken' from fedwca-extras could not be loaded: No module named 'a_library_that_is_not_there' "
+            "(broken.py:1)",
+        ),
         ("aggregators", "bare_field", "could not be loaded: `n = 3` has no type annotation, as a field needs; of what"),
+        ("aggregators", "tensor", "a field has the type <class 'torch.Tensor'>; right is one whose values JSON can"),
+        ("aggregators", "ends", "could not be loaded: its file ends Python when it is imported (ends.py:1)"),
         ("aggregators", "unknown", "could not be loaded: name 'Annotated' is not defined"),
     ],
 )
