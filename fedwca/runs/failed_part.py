@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import get_args
 
+from fedwca.component import Component
 from fedwca.errors import FedwcaError
 
 OURS = ("fedwca.", "torch.", "torchvision.", "pydantic.")
@@ -43,9 +44,17 @@ def describe_part_failure(error: Exception) -> str | None:
     if (part := find_failed_part(error)) is None:
         return None
     declaration = DECLARATIONS.get(part.split(maxsplit=1)[0])
-    hint = declaration and isinstance(error, KeyError) and error.args and error.args[0] in _declared_names()
-    advice = f" (a model or view that it reads must be named in {declaration})" if hint else ""
+    advice = ""
+    if declaration and isinstance(error, KeyError) and error.args and error.args[0] in _declared_names():
+        advice = f" (a model or view that it reads must be named in {declaration})"
+    elif isinstance(error, AttributeError) and _was_not_made(error.obj):
+        advice = " (its __init__ must call super().__init__ with the fields; fields need no __init__)"
     return f"{part} raised {type(error).__name__}{f': {error}' if str(error) else ''}{advice}"
+
+
+def _was_not_made(value: object) -> bool:
+    """Whether a value is a component without fields, as its own ``__init__`` does not call that of the base class."""
+    return isinstance(value, Component) and not hasattr(value, "__pydantic_fields_set__")
 
 
 def _declared_names() -> tuple[str, ...]:

@@ -91,6 +91,24 @@ def test_an_exception_of_a_plugin_becomes_one_sentence_with_its_cause() -> None:
         raise UsageError("as it is")
 
 
+class Unmade(Argmax):
+    """Does not make its fields."""
+
+    name = "unmade"
+    share: float = 0.5
+
+    def __init__(self) -> None:
+        """Leave out the base class's."""
+
+
+def test_fields_that_a_parts_own_init_did_not_make_are_explained() -> None:
+    with (
+        pytest.raises(FedwcaError, match=r"has no attribute 'renew' \(its __init__ must call super\(\)\."),
+        naming_failed_part(),
+    ):
+        _ = Unmade().renew
+
+
 def test_a_model_that_was_not_declared_is_explained() -> None:
     with (
         pytest.raises(
