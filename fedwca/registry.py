@@ -12,7 +12,7 @@ import pkgutil
 import re
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from functools import cache, lru_cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any, Generic, TypeVar, cast
@@ -190,7 +190,8 @@ class Registry(Generic[T]):
 
     def _load(self, point: EntryPoint) -> type[Any]:
         try:
-            component = point.load()
+            with redirect_stdout(sys.stderr):  # what its file prints must not be part of --json
+                component = point.load()
             if isinstance(component, type) and issubclass(component, BaseModel):
                 component.model_rebuild()  # reports an unresolvable annotation now, not at first use
             return cast(type[Any], component)

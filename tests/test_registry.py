@@ -330,6 +330,7 @@ MODULES = {
     "bare_field.py": "from fedwca.aggregators.fedavg import FedAvg\nclass BareField(FedAvg):\n    n = 3\n",
     "tensor_field.py": "from torch import Tensor\nfrom fedwca.aggregators.fedavg import FedAvg\n"
     "class TensorField(FedAvg):\n    n: Tensor\n",
+    "loud.py": "from fedwca.aggregators.fedavg import FedAvg\nclass Loud(FedAvg): ...\nprint('imported')\n",
     "ends.py": "raise SystemExit(3)\n",
     "unknown.py": "from __future__ import annotations\nfrom fedwca.aggregators.fedavg import FedAvg\n"
     "class Unknown(FedAvg):\n    share: Annotated[float, 1] = 1\n",
@@ -343,6 +344,7 @@ unknown = unknown:Unknown
 bare-field = bare_field:BareField
 tensor = tensor_field:TensorField
 ends = ends:Ends
+loud = loud:Loud
 WCA = blended:HalfAndHalf
 
 [fedwca.datasets]
@@ -580,6 +582,12 @@ def test_a_plugin_that_does_not_fit_is_told_why(
     with pytest.raises(UsageError) as caught:
         registry_of(kind).get(name)
     assert sentence in str(caught.value)
+
+
+def test_what_a_plugins_file_prints_is_kept_out_of_json(command: Callable[..., Ended]) -> None:
+    result = command("show", "aggregator", "loud", "--json")
+    assert json.loads(result.out)["name"] == "loud"
+    assert result.err == "imported\n"
 
 
 def test_a_plugin_with_a_name_that_is_taken_is_not_left_out_in_silence(
