@@ -164,6 +164,8 @@ def describe_load_error(error: BaseException) -> str:
     reason = first_line(error)
     if isinstance(error, SystemExit):
         reason = "its file ends Python when it is imported"
+    elif isinstance(error, ImportError) and "relative import" in reason:
+        reason += "; right is the other file's own name, without dots, where it is not part of a package"
     elif isinstance(error, PydanticSchemaGenerationError) and (unknown := re.search("schema for (.+?)\\. Set", reason)):
         reason = f"a field has the type {unknown[1]}; right is one whose values JSON can hold, such as float"
     elif isinstance(error, PydanticUserError) and (missing := re.search("`(.+)`\\. All model fields", reason)):

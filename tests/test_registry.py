@@ -332,6 +332,7 @@ MODULES = {
     "class TensorField(FedAvg):\n    n: Tensor\n",
     "loud.py": "from fedwca.aggregators.fedavg import FedAvg\nclass Loud(FedAvg): ...\nprint('imported')\n",
     "ends.py": "raise SystemExit(3)\n",
+    "related.py": "from .ends import Ends\n",
     "unknown.py": "from __future__ import annotations\nfrom fedwca.aggregators.fedavg import FedAvg\n"
     "class Unknown(FedAvg):\n    share: Annotated[float, 1] = 1\n",
 }
@@ -344,6 +345,7 @@ unknown = unknown:Unknown
 bare-field = bare_field:BareField
 tensor = tensor_field:TensorField
 ends = ends:Ends
+related = related:Related
 loud = loud:Loud
 WCA = blended:HalfAndHalf
 
@@ -572,6 +574,11 @@ def test_a_default_that_its_own_field_refuses_is_refused() -> None:
         ("aggregators", "bare_field", "could not be loaded: `n = 3` has no type annotation, as a field needs; of what"),
         ("aggregators", "tensor", "a field has the type <class 'torch.Tensor'>; right is one whose values JSON can"),
         ("aggregators", "ends", "could not be loaded: its file ends Python when it is imported (ends.py:1)"),
+        (
+            "aggregators",
+            "related",
+            "no known parent package; right is the other file's own name, without dots, where",
+        ),
         ("aggregators", "unknown", "could not be loaded: name 'Annotated' is not defined"),
     ],
 )

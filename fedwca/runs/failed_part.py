@@ -74,7 +74,7 @@ def find_failed_part(error: BaseException) -> str | None:
     """
     own, inherited = None, None
     for frame, line in traceback.walk_tb(error.__traceback__):
-        part = frame.f_locals.get("self")
+        part, module = frame.f_locals.get("self"), frame.f_globals.get("__name__", "")
         if part is None or type(part).__module__.startswith(OURS):
             continue
         bases = [base for base in type(part).__mro__[1:] if base.__module__.startswith(BASES)]
@@ -82,7 +82,9 @@ def find_failed_part(error: BaseException) -> str | None:
             kind = re.sub("(?<=[a-z])(?=[A-Z])", "-", bases[-1].__name__).lower()
             name = getattr(type(part), "name", None) or type(part).__name__
             description = f"{kind} {name!r} ({Path(frame.f_code.co_filename).name}:{line})"
-            if frame.f_globals.get("__name__", "").startswith(OURS):
+            if module.startswith("pydantic."):  # which only says that there is no such field
+                inherited = inherited or description
+            elif module.startswith(OURS):
                 inherited = description
             else:
                 own = description

@@ -25,6 +25,16 @@ class Broken(Single):
         return {}["boom"]
 
 
+class Misspelt(Single):
+    """A clusterer that reads a field which it has not."""
+
+    name = "misspelt"
+
+    def __call__(self, signatures: Signatures) -> object:  # type: ignore[override]
+        """Raise an AttributeError, inside pydantic."""
+        return self.nosuch  # type: ignore[attr-defined]
+
+
 class Derived(Single):
     """A clusterer that fails in what it inherits: without signatures there is no number of clients."""
 
@@ -43,6 +53,12 @@ def test_a_plugin_is_named() -> None:
     part = find_failed_part(caught(Broken()))
     assert part is not None
     assert part.startswith("clusterer 'broken' (test_failed_part.py:")
+
+
+def test_the_line_is_the_plugins_own_and_not_pydantics() -> None:
+    part = find_failed_part(caught(Misspelt()))
+    assert part is not None
+    assert part.startswith("clusterer 'misspelt' (test_failed_part.py:")
 
 
 def test_a_plugin_is_named_where_an_inherited_method_fails() -> None:
