@@ -45,7 +45,7 @@ def test_binding_copies_nothing_and_predicts_as_the_module_does(network: Network
         assert replica.network.bottleneck.weight.untyped_storage().data_ptr() == row.untyped_storage().data_ptr()
         module.eval()
         expected = module(module.prepare(images))[0]
-        assert torch.allclose(replica.predict(images, batch=3).logits, expected, atol=1e-6)
+        assert torch.allclose(replica.predict(images).logits, expected, atol=1e-6)
 
 
 def test_mixtures_are_weighted_sums() -> None:

@@ -142,7 +142,7 @@ def test_evidence_agrees() -> None:
     values = {}
     for device, replica in replicas.items():
         replica.bind(row.to(device))
-        predictions = replica.predict(some(50, 1).to(device), batch=16)
+        predictions = replica.predict(some(50, 1).to(device))
         vectors = replica.class_vectors
         values[device] = (
             predictions.logits,

@@ -290,7 +290,7 @@ def test_a_bound_row_is_the_module(network: Network) -> None:
     images = some(5)
     with torch.no_grad():
         expected = plain(plain.prepare(images))[0]
-    torch.testing.assert_close(replica.predict(images, batch=2).logits, expected, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(replica.predict(images).logits, expected, atol=1e-5, rtol=1e-4)
 
 
 def test_a_frozen_backbone_neither_changes_nor_travels() -> None:

@@ -162,16 +162,15 @@ class Replica:
         return torch.cat([gradient.reshape(-1) for gradient in total])
 
     @torch.no_grad()
-    def predict(self, images: Tensor, batch: int | None = None, phase: Phase | None = None) -> Predictions:
-        """Predictions in eval mode, without augmentation, batch by batch.
+    def predict(self, images: Tensor, phase: Phase | None = None) -> Predictions:
+        """Predictions in eval mode, without augmentation, ``eval_batch_size`` images at a time.
 
         Args:
             images: uint8 ``[N, 3, H, W]``, or their embeddings from `fedwca.engine.embeddings`.
-            batch: images at once; None: as many as the network's ``eval_batch_size``.
             phase: as for `forward`.
         """
         self.network.eval()
-        chunks = images.split(batch or self.network.eval_batch_size)
+        chunks = images.split(self.network.eval_batch_size)
         outputs = [self.forward(self.network.plain_inputs(chunk), phase=phase) for chunk in chunks]
         logits, features = zip(*outputs, strict=True)
         return Predictions(torch.cat(logits), torch.cat(features))

@@ -9,6 +9,7 @@ from fedwca.config.build_component import architecture
 from fedwca.config.resolve_config import RunPlan
 from fedwca.core.network import Network
 from fedwca.data.federation import Federation
+from fedwca.engine.memory import human_size
 from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import FedwcaError
 from fedwca.federated.method import Method
@@ -30,8 +31,8 @@ def check_disk_space(run: Path, keep: str, needed: int) -> None:
     free = shutil.disk_usage(run).free
     if needed > free:
         raise FedwcaError(
-            f"{run}: --keep {keep}: checkpoints take about {needed / 2**20:,.0f} MiB, and {free / 2**20:,.0f} MiB are "
-            "free there; keep fewer, or choose another place with --out"
+            f"{run}: --keep {keep}: checkpoints take about {human_size(needed)}, and {human_size(free)} are free "
+            "there; keep fewer, or choose another place with --out"
         )
 
 
