@@ -1,14 +1,17 @@
 """Exact counts of what a round does: calls into torch, FLOPs, the largest tensor, and what `fedwca --help` imports.
 
-Unlike times, counts are the same on every machine, so a test compares them with `counts.json`. After an intended change
-write the file again and commit it: ``python benchmarks/counts.py --write``.
+Unlike times, counts are the same on every machine with one version of torch, so a test compares them with
+`counts.json`. After an intended change write the file again and commit it: ``python benchmarks/counts.py --write``.
+Without ``--write`` the script names on stderr what differs, and fails.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -208,16 +211,34 @@ def counts() -> dict[str, Any]:
     }
 
 
-def main() -> int:
+def differences(now: Any, then: Any, name: str = "") -> Iterator[str]:
+    """A line for each value that differs.
+
+    >>> list(differences({"calls": {"2": 7, "4": 9}}, {"calls": {"2": 5, "4": 9}}))
+    ['calls.2: 7, in counts.json 5']
+    """
+    if isinstance(now, dict) and isinstance(then, dict):
+        for key in {**then, **now}:
+            yield from differences(now.get(key), then.get(key), f"{name}.{key}".lstrip("."))
+    elif now != then:
+        yield f"{name}: {now}, in counts.json {then}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="write counts.json")
+    options = parser.parse_args(arguments)
     now = counts()
     text = json.dumps(now, indent=2) + "\n"
-    if "--write" in sys.argv:
+    if options.write:
         FILE.write_text(text)
     print(text, end="")
     cost = now["wca_in_fedavg_rounds"]
     print(f"(3E + C + 3) / (3E + 1) = {cost['formula']} at E = {cost['epochs']}, C = {cost['clusters']}; ", end="")
     print(f"measured in FLOPs: {cost['measured']}")
-    return 0 if text == FILE.read_text() else 1
+    lines = list(differences(now, json.loads(FILE.read_text())))
+    print(*lines, sep="\n", end="\n" if lines else "", file=sys.stderr)
+    return 1 if lines else 0
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import argparse
 import importlib
 import json
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -50,7 +51,12 @@ def record(folder: Path, only: Sequence[str]) -> None:
     write_images(folder / "images")
     run_command("list --json", folder / "cache" / "listed.json")
     steps_by_case = cases(json.loads((folder / "cache" / "listed.json").read_text()))
-    for name in _chosen(list(steps_by_case), only):
+    try:
+        chosen = _chosen(list(steps_by_case), only)
+    except SystemExit:
+        shutil.rmtree(folder)  # it would be in the way of the command with a right name
+        raise
+    for name in chosen:
         start_times = os.times()
         (folder / name).mkdir(exist_ok=True)
         os.chdir(folder / name)

@@ -66,3 +66,14 @@ def test_help_loads_no_torch() -> None:
     assert not {"torch", "numpy", "faiss", "sklearn", "matplotlib"} & set(now)
     if torch.__version__.partition("+")[0] == COMMITTED["torch"]:
         check(now, COMMITTED["help_imports"])
+
+
+def test_the_script_names_what_differs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    now = {**COMMITTED, "flops_per_client": {**COMMITTED["flops_per_client"], "wca": 1}}
+    monkeypatch.setattr(counts, "counts", lambda: now)
+    assert counts.main([]) == 1
+    then = COMMITTED["flops_per_client"]["wca"]
+    assert capsys.readouterr().err == f"flops_per_client.wca: 1, in counts.json {then}\n"
+    monkeypatch.setattr(counts, "counts", lambda: COMMITTED)
+    assert counts.main([]) == 0
+    assert capsys.readouterr().err == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -118,6 +119,21 @@ def test_what_only_one_of_them_has(recordings: tuple[Path, Path], capsys: pytest
 def test_a_folder_that_is_there_is_not_recorded_into(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="is there already"):
         same_numbers.main(["record", str(tmp_path)])
+
+
+def test_a_case_that_is_not_there_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write_nothing(words: str, out: Path) -> None:
+        out.write_text("{}")
+
+    monkeypatch.setattr(same_numbers, "run_command", write_nothing)
+    monkeypatch.setattr(same_numbers, "write_images", Path.mkdir)
+    monkeypatch.setattr(same_numbers, "cases", lambda listed: {"loop": []})
+    monkeypatch.setattr(same_numbers, "LIBRARIES", ())
+    monkeypatch.setattr(same_numbers.os, "environ", {**os.environ})
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    with pytest.raises(SystemExit, match="--only lop: there are loop"):
+        same_numbers.main(["record", str(tmp_path / "before"), "--only", "lop"])
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow
