@@ -8,6 +8,15 @@ import pytest
 import torch
 
 collect_ignore = ["peers"]  # programs, some of which import what is not installed here
+NEEDS_TIMES = ("save", "autosave", "compare", "compare_fail", "json")
+"""Options of pytest-benchmark that do nothing, and say nothing, where it is disabled, as pyproject.toml does."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    enabled = config.getoption("benchmark_enable", default=True)
+    for name in () if enabled else NEEDS_TIMES:
+        if config.getoption(f"benchmark_{name}", default=None):
+            raise pytest.UsageError(f"--benchmark-{name.replace('_', '-')} needs --benchmark-enable: nothing is timed")
 
 
 @pytest.fixture(autouse=True)
