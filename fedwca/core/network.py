@@ -63,7 +63,8 @@ class Network(nn.Module):
         self.classifier = nn.Linear(features, classes)
         if head == "bottleneck":  # the others keep torch's initial weights
             for layer in (self.bottleneck, self.classifier):
-                nn.init.xavier_normal_(layer.weight)
+                if not layer.weight.is_meta:  # which has no values, and torch would import its compiler for it
+                    nn.init.xavier_normal_(layer.weight)
                 nn.init.zeros_(layer.bias)
         if classifier == "wn":
             weight_norm(self.classifier)

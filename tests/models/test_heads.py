@@ -36,6 +36,18 @@ def pictures(count: int, side: int, grey: bool = False) -> Tensor:
     return torch.randint(0, 256, shape, dtype=torch.uint8, generator=random).expand(-1, 3, -1, -1)
 
 
+def test_a_network_without_values_draws_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch would import its compiler for draws on the meta device, where the size of a file's model is compared."""
+
+    def draw(weight: Tensor) -> Tensor:
+        raise AssertionError("it draws")
+
+    monkeypatch.setattr(torch.nn.init, "xavier_normal_", draw)
+    with torch.device("meta"):
+        outline = LeNet().build(3)
+    assert {parameter.device.type for parameter in outline.parameters()} == {"meta"}
+
+
 def test_source_models_of_a_plugin_are_told_apart_by_its_code() -> None:
     class Own(LeNet):
         """An architecture of one's own."""
