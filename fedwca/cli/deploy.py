@@ -187,7 +187,6 @@ def _submit_and_watch(folder: Path, server: str, timeout: float, insecure: bool)
         check_answers,
         register_clients,
         retry,
-        shut_out_removed,
         submit_run,
         watch_run,
         write_connection,
@@ -197,7 +196,6 @@ def _submit_and_watch(folder: Path, server: str, timeout: float, insecure: bool)
     env = write_connection(folder, server, insecure)
     retry(lambda: check_answers(env), lambda sentence: say(sentence, err=True))
     if not insecure:
-        shut_out_removed(folder, env, partial(say, err=True))
         register_clients(folder, env, partial(say, err=True))
     (folder / "server" / STATUS).unlink(missing_ok=True)  # of an earlier run
     progress = FederationProgress(folder / "server")

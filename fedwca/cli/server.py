@@ -48,8 +48,7 @@ def command(
 
             retry(check_server)
             count = register_clients(folder, env, partial(say, err=True))
-            keys = f"{folder}/server/keys"
-            say(f"{count} client keys are let in; deploy run lets in those added to {keys} and shuts out removed ones")
+            say(f"{count} client keys are let in; deploy run lets in those that are added to {folder}/server/keys")
 
     WAITING.end()  # from here on the server prints
     raise typer.Exit(run_until_stopped(arguments, flower_environment(folder / "server" / "flwr"), on_start))

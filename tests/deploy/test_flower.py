@@ -94,6 +94,10 @@ def test_what_is_beside_arrays_is_bounded_too() -> None:
         from_record(content, 10**9)
     content = to_record(Parcel("upload", 3, notes={"samples": 1}))
     from_record(content, 10**9)
+    content["report"] = to_record(Parcel("upload", 3, report={f"{k}": torch.zeros(0) for k in range(1_000)}))["report"]
+    with pytest.raises(FedwcaError, match=r"holds \d\d,... characters beside arrays"):
+        from_record(content, 10**9)
+    content.pop("report")
     content["more"] = MetricRecord({"numbers": [0.5] * 9_000})
     with pytest.raises(FedwcaError, match=r"holds 45,... characters beside arrays"):
         from_record(content, 10**9)

@@ -24,11 +24,7 @@ COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 UNREACHABLE, FORGOTTEN = "Connection to the SuperLink is unavailable", "Run ID not found"
 """What Flower's command says if no server answers, and if the server does not know a run."""
 REGISTERED = "registered-keys"
-"""File in the server's folder: JSON with the node's number and the file's name of each public key that the running
-server knows. The number is empty if it is unknown."""
-REMOVED = "removed"
-"""In place of the number of a node that was unregistered."""
-COMES_BACK = "it was removed while this server ran, which takes no key twice; start it again"
+"""File in the server's folder with the public keys that the running server knows, one a line."""
 MISSES = 5
 """Failed status queries in a row after which watching is given up; ten minutes if each times out."""
 
@@ -95,75 +91,26 @@ def register_clients(folder: Path, env: dict[str, str], tell: Callable[[str], No
         env: the environment to call Flower's command in.
         tell: called with a warning for each key that is skipped.
     """
-    known, registered = _read_registered(folder), 0
-    for key, file in _read_keys(folder, tell).items():
-        if key in known:
-            if known[key][0] == REMOVED:
-                tell(f"Warning: a client is not let in: {file}: {COMES_BACK}")
-            continue
+    record = folder / "server" / REGISTERED
+    known = set(record.read_text(encoding="utf-8").splitlines()) if record.exists() else set()
+    registered = 0
+    for file in sorted((folder / "server" / "keys").glob("[!.]*.pub")):
+        key = ""
         try:
-            answer = call_flwr(["supernode", "register", str(file), "fedwca"], env)
-            _note_registered(folder, key, str(answer["node-id"]), file)
+            check_public_key(file)
+            key = b" ".join(file.read_bytes().split()[:2]).decode("ascii")  # a comment, in any encoding, may follow
+            if key in known:
+                continue
+            known.add(key)
+            call_flwr(["supernode", "register", str(file), "fedwca"], env)
             registered += 1
         except FedwcaError as error:
             reason = str(error).replace(str(file), "")  # its folder may be called so
             if "already" not in reason and "in use" not in reason:
                 tell(f"Warning: a client is not let in: {error}")
-            else:
-                _note_registered(folder, key, "", file)
+                known.discard(key)
+    write_text_atomically(record, "".join(f"{key}\n" for key in sorted(known)))
     return registered
-
-
-def shut_out_removed(folder: Path, env: dict[str, str], tell: Callable[[str], None]) -> None:
-    """Unregister the clients whose public keys are no longer in ``server/keys``; see `register_clients`.
-
-    Args:
-        folder: the deployment's.
-        env: the environment to call Flower's command in.
-        tell: called with a sentence for each client that is shut out, or cannot be.
-    """
-    present = _read_keys(folder, lambda warning: None)
-    for key, (node, name) in _read_registered(folder).items():
-        if key in present or node == REMOVED:
-            continue
-        try:
-            if not node:
-                raise FedwcaError("its number at the server is not known")
-            call_flwr(["supernode", "unregister", node, "fedwca"], env)
-        except FedwcaError as error:
-            tell(f"Warning: the client of {name} is shut out when the server is next started: {error}")
-        else:
-            _note_registered(folder, key, REMOVED, Path(name))
-            tell(f"The client of {name} is shut out, since that key was removed")
-
-
-def _read_keys(folder: Path, tell: Callable[[str], None]) -> dict[str, Path]:
-    """Return the files in ``server/keys`` by their public keys; ``tell`` is called with a warning for other files."""
-    keys: dict[str, Path] = {}
-    for file in sorted((folder / "server" / "keys").glob("[!.]*.pub")):
-        try:
-            check_public_key(file)
-            keys.setdefault(file.read_text(encoding="utf-8").strip(), file)
-        except FedwcaError as error:
-            tell(f"Warning: a client is not let in: {error}")
-    return keys
-
-
-def _read_registered(folder: Path) -> dict[str, tuple[str, str]]:
-    """Return by public key the node's number, empty if unknown, and the file's name."""
-    try:
-        record = json.loads((folder / "server" / REGISTERED).read_text(encoding="utf-8"))
-        return {key: (str(node), str(name)) for key, (node, name) in record.items()}
-    except (OSError, ValueError, AttributeError, TypeError):  # none, or damaged: Flower still says which it knows
-        return {}
-
-
-def _note_registered(folder: Path, key: str, node: str, file: Path) -> None:
-    # Read anew each time: a server that starts and `deploy run` may register keys at once.
-    record = _read_registered(folder)
-    known = record.get(key, ("", ""))[0]
-    record[key] = (node or known, file.name)
-    write_text_atomically(folder / "server" / REGISTERED, json.dumps(record, indent=1))
 
 
 def check_answers(env: dict[str, str]) -> None:

@@ -20,7 +20,7 @@ each array separately, and a model has dozens of tensors.
 """
 
 NOTES = 10_000
-"""Largest number of characters of a client's answer outside its arrays, which are some numbers and a token."""
+"""Largest number of characters of a client's answer outside its arrays' values: some numbers, a token, and names."""
 
 
 def to_record(parcel: Parcel) -> RecordDict:
@@ -98,7 +98,11 @@ def count_bytes(content: RecordDict) -> int:
 
 
 def count_notes(content: RecordDict) -> int:
-    """Return the number of characters of everything outside arrays, including names."""
+    """Return the number of characters of everything outside arrays, including names, also those of a file's tensors.
+
+    A file begins with the length of what it says of its tensors, which may be millions without any value.
+    """
     plain_records = [*content.config_records.values(), *content.metric_records.values()]
     characters = sum(len(name) + len(repr(value)) for record in plain_records for name, value in record.items())
-    return characters + sum(map(len, content))
+    files = [array.data for record in content.array_records.values() for array in record.values()]
+    return characters + sum(map(len, content)) + sum(int.from_bytes(file[:8], "little") for file in files)
