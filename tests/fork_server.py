@@ -93,10 +93,12 @@ class ForkServer:
         """Run a command line to its end."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
+        out, err = (Path(f"{command.folder}.{name}") for name in ("out", "err"))
+        for file in (out, err):
+            file.touch()  # the process may be killed before it opens them
         self.process.stdin.write(json.dumps(asdict(command)) + "\n")
         self.process.stdin.flush()
         answer = json.loads(self.process.stdout.readline())
-        out, err = (Path(f"{command.folder}.{name}") for name in ("out", "err"))
         texts = [file.read_bytes().decode("utf-8", "backslashreplace") for file in (out, err)]
         for file in (out, err):
             file.unlink()
@@ -182,8 +184,6 @@ def _open_streams(command: CommandLine) -> None:
         1: ("/dev/full" if command.full else f"{command.folder}.out", os.O_WRONLY | os.O_CREAT | os.O_TRUNC),
         2: (f"{command.folder}.err", os.O_WRONLY | os.O_CREAT | os.O_TRUNC),
     }
-    for name in ("out", "err"):
-        Path(f"{command.folder}.{name}").touch()
     for number, (path, flags) in targets.items():
         descriptor = os.open(path, flags, 0o644)
         if descriptor != number:

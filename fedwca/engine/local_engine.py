@@ -31,7 +31,7 @@ class LocalEngine(ABC):
         precision: in which clients compute.
 
     Raises:
-        UsageError: clients cannot compute in that precision, there are none, or an argument is of another type.
+        UsageError: clients cannot compute in that precision, or an argument is of another type.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class LocalEngine(ABC):
         precision: Precision,
     ) -> None:
         check_type("network", network, Network, "that of fedwca.pretrain(...)")
-        if not isinstance(clients, Sequence) or not clients or not isinstance(clients[0], ClientImages):
+        if not isinstance(clients, Sequence) or any(not isinstance(client, ClientImages) for client in clients):
             example = "such as fedwca.partition(...).clients"
             raise UsageError(f"clients needs a list of ClientImages, {example}, not {describe_value(clients)}")
         self.batch_norm, self.precision = BatchNormPolicy(batch_norm), precision

@@ -28,7 +28,7 @@ def ended_rounds(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]
     return [record for record in records if DIVERGED not in record]
 
 
-def count_rounds(records: Iterable[Mapping[str, Any]]) -> int:
+def count_ended_rounds(records: Iterable[Mapping[str, Any]]) -> int:
     """Number of completed rounds, without what is recorded before the first."""
     return sum(record["round"] >= 0 for record in ended_rounds(records))
 

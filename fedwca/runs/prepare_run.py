@@ -21,7 +21,7 @@ from fedwca.engine.memory import MemoryEstimate, free_bytes, human_size
 from fedwca.loggers import Logger
 from fedwca.registry import Registry
 from fedwca.results.checkpoints import Checkpoints, RetentionPolicy
-from fedwca.results.diverged_runs import count_rounds
+from fedwca.results.diverged_runs import count_ended_rounds
 from fedwca.results.environment import describe_environment, describe_start, plugin_code
 from fedwca.results.read_run_files import is_set_up, read_configuration
 from fedwca.results.run_identity import run_identity
@@ -121,7 +121,7 @@ def prepare_run(claimed: ClaimedFolder, reporter: RunReporter, ranks: RunRanks) 
     if ranks.world is not None:
         schedule = lead_run(ranks, config, plan.methods, checkpointer, digests)
         warn_of_fewer_together(config.trials_at_once or 1, 1 if schedule.size > 1 else config.trials_at_once, reporter)
-    finished_rounds = count_rounds(records)
+    finished_rounds = count_ended_rounds(records)
     environment = {
         **describe_environment(device),
         **describe_start(),

@@ -24,6 +24,7 @@ WRONG: Any = {
     "method": "wca",
     "class": LeNet,
     "network": LeNet(),
+    "images": [torch.zeros(3)],
     "training": {},
 }
 """What a user may give in place of an object: its name, its class, its architecture, or its fields."""
@@ -45,7 +46,7 @@ def test_what_is_no_object_is_refused(loop: SequentialEngine, tmp_path: Path) ->
     with pytest.raises(UsageError, match=r"network needs an instance of Network, .* not a LeNet"):
         SequentialEngine(WRONG["network"], some_images())
     with pytest.raises(UsageError, match=r"clients needs a list of ClientImages, such as .*, not a list"):
-        SequentialEngine(loop.network, [])
+        SequentialEngine(loop.network, WRONG["images"])
     with pytest.raises(UsageError, match=r"training needs an instance of SourceTraining"):
         fedwca.pretrain(domain(), ("a", "b"), LeNet(), WRONG["training"], 0)
     with pytest.raises(UsageError, match=r"model needs an instance of Architecture, such as LeNet\(\), not a str"):

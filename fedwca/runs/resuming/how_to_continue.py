@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fedwca.core.printable import quote_path
-from fedwca.results.diverged_runs import count_rounds
+from fedwca.results.diverged_runs import count_ended_rounds
 from fedwca.results.read_run import read_run
 from fedwca.results.write_run import RunFolder
 from fedwca.runs.reporter import RunReporter
@@ -33,7 +33,7 @@ def explain_interrupt(folder: RunFolder, reporter: RunReporter) -> Iterator[None
         if (path / "config.json").is_file() and read_run(path).complete:
             message = f"Stopped while its loggers ended; the run in {path} is complete"
         elif (path / "config.json").is_file():
-            finished_rounds = count_rounds(folder.records())
+            finished_rounds = count_ended_rounds(folder.records())
             reporter.interrupted(finished_rounds, path)
             message = say_what_is_kept(finished_rounds, path)
         else:
