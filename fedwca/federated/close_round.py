@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedwca.core.clusterer import Clusterer
 from fedwca.core.grouping import TRUSTED, averaged_clients
-from fedwca.core.interfaces import Clusterer
 from fedwca.core.messages import Offer
 from fedwca.engine.client_signatures import BankSignatures
 from fedwca.engine.interface import Engine
