@@ -179,8 +179,14 @@ def diff_runs(context: typer.Context, a: Name, b: Name, as_json: PlainJson = Fal
         return
     heads = ["", *(printable(run.path.name) for run in (first_run, second_run))]
     table = Table(*(Column(head, overflow="fold") for head in heads))
+    in_one_alone = first_run.methods.keys() ^ second_run.methods.keys()
     for key, values in settings.items():
-        table.add_row(*map(printable, (key, *describe_values(*values))))
+        if key.partition(".")[0] not in in_one_alone:
+            table.add_row(*map(printable, (key, *describe_values(*values))))
+    for name in sorted(in_one_alone):
+        table.add_row(
+            printable(f"method {name}"), *("run" if name in run.methods else "" for run in (first_run, second_run))
+        )
     for name, means_of_both in accuracy.items():
         table.add_row(printable(f"accuracy of {name}"), *map(mean_cell, means_of_both))
     make_console().print(table)

@@ -110,7 +110,9 @@ def test_show_and_diff(runs: Path) -> None:
     assert set(difference["accuracy"]) == {"source_only", "wca"}
     table = call("runs", "diff", "now", "other")
     assert "accuracy of wca" in table.out
-    assert re.search(r"fedavg\.rounds\W+2\W+not set", table.out)
+    assert re.search(r"wca\.rounds\W+2\W+1\W", table.out)
+    assert re.search(r"method fedavg\W+run\W", table.out)
+    assert "fedavg.rounds" not in table.out, "one row says that the other run has no such method"
     assert "None" not in table.out
     assert json.loads(call("runs", "diff", "now", "now", "--json").out)["settings"] == {}
 
