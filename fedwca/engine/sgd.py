@@ -70,6 +70,7 @@ class SGD:
         """Update the parameters in place by their gradients."""
         trained = [index for index, parameter in enumerate(self.parameters) if parameter.grad is not None]
         momenta = [self._momenta.get(index) for index in trained]
+        # Not fused, as the class does not by default: other last digits would be other source models.
         sgd(
             [self.parameters[index] for index in trained],
             [cast(Tensor, self.parameters[index].grad) for index in trained],

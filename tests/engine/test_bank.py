@@ -33,7 +33,10 @@ def test_a_row_of_another_model_is_refused(network: Network) -> None:
         Layout.of(network).write(network, torch.zeros(7))
 
 
-def test_binding_copies_nothing_and_predicts_as_the_module_does(network: Network) -> None:
+def test_binding_copies_nothing_and_predicts_as_the_module_does(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(network), "eval_batch_size", 3)  # several batches, the last of them smaller
     layout = Layout.of(network)
     replica = Replica(network, layout)
     other = a_network(seed=2)

@@ -133,7 +133,8 @@ def test_one_round_is_closer_still() -> None:
         close(expected.confidences, actual.confidences, 1e-4)
 
 
-def test_evidence_agrees() -> None:
+def test_evidence_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Network, "eval_batch_size", 16)  # several batches
     replicas = {
         device: Replica(network().to(device), SequentialEngine(network(), clients()).layout)
         for device in ("cpu", "cuda")

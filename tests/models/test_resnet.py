@@ -280,7 +280,8 @@ def test_an_image_and_its_partner_are_cropped_independently(monkeypatch: pytest.
     assert sum(map(len, mixed)) == 2 * (2 + 4)  # every third of 6 and of 10 images, in two epochs
 
 
-def test_a_bound_row_is_the_module(network: Network) -> None:
+def test_a_bound_row_is_the_module(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(network), "eval_batch_size", 2)  # several batches, the last of them smaller
     layout = Layout.of(network)
     replica, row = Replica(network, layout), layout.read(SMALL.build(3, seed=2))
     replica.bind(row)
