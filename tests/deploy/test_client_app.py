@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from fedwca._version import __version__
+from fedwca.core.file_locks import hold_alone
 from fedwca.deploy.state_files import CLIENT_FORMAT, read_state, write_state
 from fedwca.deploy.wire_messages import TURNED_AWAY, Parcel
+from fedwca.errors import FedwcaError
 
 from .conftest import Federation
 
@@ -21,7 +23,7 @@ pytest.importorskip("flwr")
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
-from fedwca.deploy.flower.client_app import client_app
+from fedwca.deploy.flower.client_app import ANSWERING, client_app
 from fedwca.deploy.flower.records import from_record, to_record
 
 Build = Callable[..., Federation]
@@ -165,7 +167,8 @@ def test_the_server_is_not_told_names_of_files(
         raise OSError(28, "No space left on device", str(folder))
 
     monkeypatch.setattr("fedwca.deploy.flower.client_app.save_client", raise_disk_full)
-    assert answered(folder, asked(federation("fedavg"))).error.reason == "OSError; its own log says why"
+    reply = answered(folder, asked(federation("fedavg")))
+    assert reply.error.reason == "No space left on device; its own log says why"
     (folder / "identity").mkdir()
     hello = Message(RecordDict(), dst_node_id=2, message_type="query")
     reply = client_app()(hello, Context(1, 2, {"data": "x", "state": str(folder)}, RecordDict(), {}))
@@ -219,3 +222,13 @@ def test_what_a_client_kept_stays_where_it_is_not_at_fault(folder: Path, federat
     assert ("--clip" if fault == "clip" else "its own log says why") in reply.error.reason
     assert kept(folder) == composition
     assert not (folder / "client.safetensors.old").exists()
+
+
+def test_a_second_task_at_once_is_refused_and_leaves_the_state_as_it_is(folder: Path, federation: Build) -> None:
+    parcel = asked(federation("fedavg"))
+    with hold_alone(folder / ANSWERING, FedwcaError("held")):
+        refused = answered(folder, parcel)
+    assert refused.has_error()
+    assert refused.error.reason == "it still works on an earlier task"
+    assert not (folder / "client.safetensors").exists()
+    assert kind(answered(folder, parcel)) == "upload"

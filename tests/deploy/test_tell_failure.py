@@ -21,15 +21,16 @@ IMPORTED = "aggregator 'mine' from plugin could not be loaded: cannot import nam
         (CheckpointError("kept: is damaged"), OWN_LOG),
         (FedwcaError("patients.npz is in use"), OWN_LOG),
         (DataError("scan 7 is damaged"), f"its images cannot be used; {OWN_LOG}"),
-        (OSError(28, "No space left on device", "/home/alice"), f"OSError; {OWN_LOG}"),
+        (OSError(28, "No space left on device", "/home/alice"), f"No space left on device; {OWN_LOG}"),
+        (OSError("/home/alice"), f"OSError; {OWN_LOG}"),
     ],
-    ids=["training", "options", "import", "import on Windows", "home", "state", "data", "images", "system"],
+    ids=["training", "options", "import", "import on Windows", "home", "state", "data", "images", "system", "without a number"],
 )
 def test_the_server_is_told_no_name_of_a_file(
     caplog: pytest.LogCaptureFixture, error: Exception, told: str | None
 ) -> None:
     assert tell_failure(error, {"data": "patients.npz", "state": "kept"}) == (told or str(error))
-    assert (error.strerror if isinstance(error, OSError) else str(error)) in caplog.text
+    assert ((isinstance(error, OSError) and error.strerror) or str(error)) in caplog.text
 
 
 def test_a_full_disk_is_told_in_a_line_and_a_fault_of_the_program_with_its_traceback(

@@ -13,6 +13,7 @@ from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedwca._version import __version__
+from fedwca.core.file_locks import hold_alone
 from fedwca.core.printable import printable
 from fedwca.deploy.client import Client
 from fedwca.deploy.client_images import read_images
@@ -26,6 +27,8 @@ from fedwca.errors import CheckpointError, DataError, FedwcaError, UsageError
 from fedwca.results.low_trust import own_low_trust_note
 
 log = logging.getLogger("fedwca.deploy")
+ANSWERING = "answering"
+"""A file that is locked while a task is answered: Flower gives out the next one early if the machine's clock jumps."""
 UNKNOWN = 0
 """Flower's code for an error that is not one of Flower's own."""
 Settings = Callable[[dict[str, Any]], dict[str, Any]]
@@ -75,12 +78,16 @@ def _check_node_config(node_config: dict[str, Any], *keys: str) -> None:
 
 def _answer(message: Message, node_config: dict[str, Any]) -> Message:
     _check_node_config(node_config, "data", "state")
-    data, state = Path(str(node_config["data"])), Path(str(node_config["state"]))
+    state, parcel = Path(str(node_config["state"])), _read_parcel(message)
+    with hold_alone(state / ANSWERING, FedwcaError("it still works on an earlier task")):
+        return Message(to_record(_handle(parcel, state, node_config)), reply_to=message)
+
+
+def _handle(parcel: Parcel, state: Path, node_config: dict[str, Any]) -> Parcel:
     device = str(node_config.get("device", "cpu"))
-    client = Client(
-        partial(read_images, data), device, _read_privacy(node_config, ""), _read_privacy(node_config, "_moments")
-    )
-    state_file, parcel = state / "client.safetensors", _read_parcel(message)
+    privacy, moment_privacy = _read_privacy(node_config, ""), _read_privacy(node_config, "_moments")
+    client = Client(partial(read_images, Path(str(node_config["data"]))), device, privacy, moment_privacy)
+    state_file = state / "client.safetensors"
     resumed_engine = client.engine if state_file.exists() and _resume(client, state_file, parcel) else None
     trust_known = client.trust is not None
     answer = client.handle(parcel)
@@ -95,7 +102,7 @@ def _answer(message: Message, node_config: dict[str, Any]) -> Message:
         save_final(client, state)
     else:
         save_client(client, state_file)
-    return Message(to_record(answer), reply_to=message)
+    return answer
 
 
 def _read_parcel(message: Message) -> Parcel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +26,8 @@ def tell_failure(error: Exception, node_config: Mapping[str, Any]) -> str:
         log.error("this client does not take part: %s", sentence)
     else:
         log.error("this client does not take part", exc_info=error)
+    if isinstance(error, OSError) and error.errno:
+        return f"{os.strerror(error.errno)}; {OWN_LOG}"
     if not isinstance(error, FedwcaError):
         return f"{type(error).__name__}; {OWN_LOG}"
     if isinstance(error, DataError):
