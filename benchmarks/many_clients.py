@@ -39,7 +39,8 @@ def run(clients: int, method: str) -> dict[str, Any]:
     from fedwca.data.dataset import Domain, FederatedDataset
     from fedwca.engine.memory import measure_peak_memory
     from fedwca.engine.parameter_layout import Layout
-    from fedwca.results.checkpoints import Checkpoints, RetentionPolicy
+    from fedwca.results.checkpoints import Checkpoints
+    from fedwca.results.retention_policy import RetentionPolicy
     from fedwca.runs.resuming.checkpointer import Checkpointer
     from fedwca.runs.run_trials_and_methods import run_bench
     from fedwca.runs.split_trials import TrialSplits

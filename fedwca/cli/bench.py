@@ -195,7 +195,7 @@ def check_no_idle_fields(**fields: object) -> None:
 
 def bench_in_flower(request: RunRequest, as_json: bool) -> None:
     """Run the composed method alone in Flower's simulation and print its accuracies."""
-    from fedwca.cli.deploy import check_flower
+    from fedwca.cli.deployment_options import check_flower
     from fedwca.deploy.make_deployment import simulate_deployment
     from fedwca.results.tables import mean_cell
 

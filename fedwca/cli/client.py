@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedwca.cli.deploy import PORT, Insecure, check_flower
+from fedwca.cli.deployment_options import PORT, Insecure, check_flower
 from fedwca.cli.shared_options import Device, check_finite, under_old_name
 from fedwca.cli.terminal import say
 from fedwca.errors import UsageError

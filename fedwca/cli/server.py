@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fedwca.cli.deploy import PORT, Folder, Insecure, check_flower, check_is_deployment
+from fedwca.cli.deployment_options import PORT, Folder, Insecure, check_flower, check_is_deployment
 from fedwca.cli.terminal import WAITING, say
 
 

@@ -12,9 +12,9 @@ from torch import Tensor
 from fedwca.core.network import Network
 from fedwca.engine.parameter_layout import Layout
 from fedwca.engine.precision import matmul_precision
-from fedwca.results.checkpoints import Unit
 from fedwca.results.read_run_files import read_records
 from fedwca.results.shown_records import accuracy_of_all
+from fedwca.results.unit import Unit
 
 if TYPE_CHECKING:
     from fedwca.runs.opened_run import OpenedRun

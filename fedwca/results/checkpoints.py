@@ -3,63 +3,23 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any
 from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from fedwca.core.files import TEMPORARY, name_unwritable, remove_temporary
 from fedwca.core.tensor_files import checksum, open_tensors, write_tensors
-from fedwca.errors import CheckpointError, InvalidConfig, first_line
-from fedwca.results.trial_key import TrialKey
+from fedwca.errors import CheckpointError, first_line
+from fedwca.results.retention_policy import KEEP_ALL, RetentionPolicy
+from fedwca.results.saved_checkpoint import Facts, SavedCheckpoint
+from fedwca.results.unit import Unit
 
 SCHEMA = 1
 """Version of the checkpoint format; other versions are refused."""
-
-
-class Unit(NamedTuple):
-    """One method on one source model and trial: what a run trains and checkpoints separately."""
-
-    source_model: int
-    trial: int
-    method: str
-
-    @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Self:
-        """The unit that the record of a round belongs to."""
-        return cls(*TrialKey.of(record), record["method"])
-
-
-class SelectedRound(BaseModel):
-    """The best round so far by validation accuracy, which tables show; see `fedwca.results.shown_records`."""
-
-    model_config = ConfigDict(strict=True, extra="allow", frozen=True)
-
-    round: int = Field(ge=0)
-    validation: float
-    """Mean validation accuracy of the clients that train, in percent."""
-
-
-class Facts(BaseModel):
-    """Metadata of a checkpoint: everything except its tensors."""
-
-    model_config = ConfigDict(strict=True, extra="allow", frozen=True)
-
-    version: int = Field(alias="schema")
-    identity: str
-    unit: list[int | str]
-    round: int = Field(ge=-1)
-    source_digest: str = ""
-    source_weights: str | None = None
-    told: list[str] = []
-    devices: dict[str, str] = {}
-    selected: SelectedRound | None = None
 
 
 class Truncated(CheckpointError):
@@ -74,73 +34,6 @@ class NoWholeCheckpoint(CheckpointError):
         self.folder = folder
 
 
-@dataclass(frozen=True)
-class SavedCheckpoint:
-    """An intact checkpoint file; its tensors are read on demand."""
-
-    path: Path
-    round: int
-    """The round after which it was saved; -1: before round 0."""
-    facts: Mapping[str, Any]
-
-    @property
-    def selected(self) -> SelectedRound | None:
-        """The best round so far by validation accuracy; None without validation images."""
-        return Facts.model_validate(self.facts).selected
-
-    def tensors(self) -> dict[str, Tensor]:
-        """All tensors by name, on the CPU."""
-        return open_tensors(self.path).tensors()
-
-    def load(self) -> LoadedCheckpoint:
-        """The checkpoint with its tensors, which no longer needs its file.
-
-        Raises:
-            CheckpointError: the file cannot be read any more.
-        """
-        return LoadedCheckpoint(self.path, self.round, self.facts, self.tensors())
-
-
-@dataclass(frozen=True)
-class LoadedCheckpoint(SavedCheckpoint):
-    """A checkpoint whose tensors are in memory."""
-
-    values: Mapping[str, Tensor]
-
-    def tensors(self) -> dict[str, Tensor]:
-        """All tensors by name, on the CPU."""
-        return dict(self.values)
-
-
-@dataclass(frozen=True)
-class RetentionPolicy:
-    """How many checkpoints of a unit are kept; None: all."""
-
-    running: int | None
-    """Number kept while the unit runs; at least two, so that one remains if the newest is damaged."""
-    ended: int | None
-    """Number kept after the last round."""
-    selected: bool = False
-    """Whether the checkpoint of the round that tables show is kept too, see `SelectedRound`."""
-
-    @classmethod
-    def parse(cls, text: str) -> RetentionPolicy:
-        """The policy for ``last``, ``selected``, ``all``, ``none`` or a number.
-
-        >>> RetentionPolicy.parse("selected")
-        RetentionPolicy(running=2, ended=1, selected=True)
-
-        Raises:
-            InvalidConfig: the text is none of these.
-        """
-        policies = {"last": cls(2, 1), "selected": cls(2, 1, True), "all": cls(None, None), "none": cls(2, 0)}
-        if text in policies:
-            return policies[text]
-        if not (re.fullmatch("[0-9]{1,9}", text) and int(text)):
-            raise InvalidConfig(f"--keep {text}: takes last, selected, all, none or a number of at least 1")
-        return cls(max(2, int(text)), int(text))
-
-
 class Checkpoints:
     """The checkpoints in a run folder.
 
@@ -150,7 +43,7 @@ class Checkpoints:
         keep: how many are kept.
     """
 
-    def __init__(self, run: Path, identity: str, keep: RetentionPolicy = RetentionPolicy(None, None)) -> None:
+    def __init__(self, run: Path, identity: str, keep: RetentionPolicy = KEEP_ALL) -> None:
         self.path, self.identity, self.keep = run / "checkpoints", identity, keep
 
     def files(self, unit: Unit) -> list[Path]:

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from fedwca.config.run_config import RunConfig
 from fedwca.federated.method import Method
-from fedwca.results.checkpoints import SavedCheckpoint, Unit
+from fedwca.results.saved_checkpoint import SavedCheckpoint
 from fedwca.results.trial_key import TrialKey
+from fedwca.results.unit import Unit
 
 
 def units_of(config: RunConfig, methods: Sequence[tuple[Method, int]]) -> dict[Unit, int]:

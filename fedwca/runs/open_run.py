@@ -20,14 +20,16 @@ from fedwca.describe_problems import describe_unknown
 from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import CheckpointError, DataError, InvalidConfig, UnknownComponent, UsageError
 from fedwca.federated.extra_networks import grow_network
-from fedwca.results.checkpoints import Checkpoints, NoWholeCheckpoint, SavedCheckpoint, Unit
+from fedwca.results.checkpoints import Checkpoints, NoWholeCheckpoint
 from fedwca.results.diverged_runs import describe_divergence
 from fedwca.results.find_runs import find_run
 from fedwca.results.method_names import find_spelling
 from fedwca.results.read_run import read_run
 from fedwca.results.read_run_files import read_configuration, trained_clients
 from fedwca.results.run_identity import run_identity
+from fedwca.results.saved_checkpoint import SavedCheckpoint
 from fedwca.results.trial_key import TrialKey
+from fedwca.results.unit import Unit
 from fedwca.runs.load_data import build_network, load
 from fedwca.runs.missing_plugins import naming_missing_plugins
 from fedwca.runs.opened_run import OpenedRun

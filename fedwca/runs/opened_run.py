@@ -25,9 +25,10 @@ from fedwca.errors import FedwcaError
 from fedwca.federated.aggregator_weights import deliver_mixtures
 from fedwca.federated.method import Method
 from fedwca.federated.server import Server
-from fedwca.results.checkpoints import SelectedRound, Unit
 from fedwca.results.describe_run import data_name
 from fedwca.results.read_run_files import trained_clients
+from fedwca.results.saved_checkpoint import SelectedRound
+from fedwca.results.unit import Unit
 from fedwca.runs.missing_plugins import naming_missing_plugins
 from fedwca.runs.resources.select_engine import choose_engine
 from fedwca.runs.resuming.checkpointer import RoundState

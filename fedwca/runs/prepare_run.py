@@ -20,10 +20,11 @@ from fedwca.data.federation import Federation
 from fedwca.engine.memory import MemoryEstimate, free_bytes, human_size
 from fedwca.loggers import Logger
 from fedwca.registry import Registry
-from fedwca.results.checkpoints import Checkpoints, RetentionPolicy
+from fedwca.results.checkpoints import Checkpoints
 from fedwca.results.diverged_runs import count_ended_rounds
 from fedwca.results.environment import describe_environment, describe_start, plugin_code
 from fedwca.results.read_run_files import is_set_up, read_configuration
+from fedwca.results.retention_policy import RetentionPolicy
 from fedwca.results.run_identity import run_identity
 from fedwca.results.run_schemas import SCHEMA
 from fedwca.results.settings_without_effect import SAME_NUMBERS

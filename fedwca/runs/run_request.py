@@ -10,7 +10,7 @@ from typing import Any
 from fedwca.config.resolve_config import RunPlan, resolve_plan
 from fedwca.config.run_config import Layer
 from fedwca.engine.distributed.process_group import RankWorld
-from fedwca.results.checkpoints import Unit
+from fedwca.results.unit import Unit
 from fedwca.runs.ranks.ranks_per_trial import per_trial
 
 

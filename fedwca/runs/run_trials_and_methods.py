@@ -23,10 +23,10 @@ from fedwca.federated.model_sizes import draw_sizes, untrained_rows
 from fedwca.federated.public_images import holders_of
 from fedwca.federated.round import init_server
 from fedwca.federated.source_model import StartModel
-from fedwca.results.checkpoints import Unit
 from fedwca.results.diverged_runs import divergence_notes, find_divergences
 from fedwca.results.shown_records import VALIDATION
 from fedwca.results.trial_key import TrialKey
+from fedwca.results.unit import Unit
 from fedwca.runs.bench_units import group_trials, remaining_units, units_of
 from fedwca.runs.central_models import central_model
 from fedwca.runs.records.measure_newcomers import Newcomers, number_newcomers, prepare_fresh_models

@@ -14,9 +14,9 @@ from fedwca.errors import FedwcaError, InvalidConfig
 from fedwca.loggers import Logger
 from fedwca.registry import Registry
 from fedwca.results.change_notes import change_notes, check_tags
-from fedwca.results.checkpoints import RetentionPolicy
 from fedwca.results.lock import hold_lock
 from fedwca.results.read_run_files import is_set_up, read_configuration
+from fedwca.results.retention_policy import RetentionPolicy
 from fedwca.results.write_run import RunFolder
 from fedwca.runs.execute_run import execute_run
 from fedwca.runs.finished_run import FinishedRun

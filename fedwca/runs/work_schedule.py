@@ -12,7 +12,7 @@ from fedwca.data.federation import ClientImages
 from fedwca.engine.interface import TrialsInTurn
 from fedwca.engine.stacked import can_share_step
 from fedwca.federated.source_model import StartModel
-from fedwca.results.checkpoints import Unit
+from fedwca.results.unit import Unit
 from fedwca.runs.reporter import Progress
 from fedwca.runs.resources.clients_at_once import trials_at_once
 from fedwca.runs.resources.select_engine import choose_engines

@@ -83,7 +83,7 @@ def test_a_comparison_has_its_shape(shades: Path, tmp_path: Path) -> None:
 
 def test_a_simulation_prints_the_shape_of_a_run(shades: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The backend's own tests need Flower; here its rounds are played in this process."""
-    from fedwca.cli import deploy
+    from fedwca.cli import deployment_options
     from fedwca.deploy import make_deployment
     from fedwca.deploy.client import Client
     from fedwca.deploy.flower.config import DeploymentConfig
@@ -101,7 +101,7 @@ def test_a_simulation_prints_the_shape_of_a_run(shades: Path, monkeypatch: pytes
             save_final(client, server / f"client-{number}")
         return session
 
-    monkeypatch.setattr(deploy, "check_flower", lambda: None)
+    monkeypatch.setattr(deployment_options, "check_flower", lambda: None)
     monkeypatch.setattr(make_deployment, "simulate", play)
     arguments = ["--data", str(shades), *SMALL, "--backend", "flower", "--out", str(tmp_path / "x")]
     summary = shaped(call("bench", *arguments, "--json"), shapes.RunSummary)
@@ -117,10 +117,10 @@ def test_a_simulation_prints_the_shape_of_a_run(shades: Path, monkeypatch: pytes
 def test_a_simulation_is_on_the_cpu_and_refuses_what_that_cannot_do_before_training(
     shades: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from fedwca.cli import deploy
+    from fedwca.cli import deployment_options
     from fedwca.deploy import make_deployment
 
-    monkeypatch.setattr(deploy, "check_flower", lambda: None)
+    monkeypatch.setattr(deployment_options, "check_flower", lambda: None)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(make_deployment, "source_model", lambda *arguments: pytest.fail("a source model was trained"))
     arguments = ["--data", str(shades), *SMALL, "--backend", "flower", "--out", str(tmp_path / "x")]

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import pytest
 
-from fedwca.cli.deploy import next_steps
+from fedwca.cli.deploy_init import next_steps
 from fedwca.core.printable import printable
 from fedwca.results.rounds_as_table import export_table
 from fedwca.results.tables import Table, comma_separated

@@ -99,7 +99,7 @@ def delivered(session: Session) -> Tensor:
 @pytest.fixture
 def flower_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands run as if Flower were installed; nothing here starts it."""
-    for command in ("deploy", "server", "client"):
+    for command in ("deploy_init", "deploy", "server", "client"):
         monkeypatch.setattr(f"fedwca.cli.{command}.check_flower", lambda: None)
     monkeypatch.setattr("fedwca.deploy.flower.processes.find_flwr", lambda: Path("flwr"))
 

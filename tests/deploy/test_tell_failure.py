@@ -24,7 +24,18 @@ IMPORTED = "aggregator 'mine' from plugin could not be loaded: cannot import nam
         (OSError(28, "No space left on device", "/home/alice"), f"No space left on device; {OWN_LOG}"),
         (OSError("/home/alice"), f"OSError; {OWN_LOG}"),
     ],
-    ids=["training", "options", "import", "import on Windows", "home", "state", "data", "images", "system", "without a number"],
+    ids=[
+        "training",
+        "options",
+        "import",
+        "import on Windows",
+        "home",
+        "state",
+        "data",
+        "images",
+        "system",
+        "no number",
+    ],
 )
 def test_the_server_is_told_no_name_of_a_file(
     caplog: pytest.LogCaptureFixture, error: Exception, told: str | None

@@ -164,7 +164,8 @@ from fedwca.runs.load_data import build_network
 from fedwca.runs.resuming.checkpointer import Checkpointer
 from fedwca.config.resolve_config import resolve_plan
 from fedwca.engine.memory import MeasuredMemory
-from fedwca.results.checkpoints import Checkpoints, RetentionPolicy
+from fedwca.results.checkpoints import Checkpoints
+from fedwca.results.retention_policy import RetentionPolicy
 
 torch.set_num_threads(1)
 random = np.random.default_rng(0)

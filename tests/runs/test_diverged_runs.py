@@ -22,7 +22,7 @@ from fedwca.models import models
 from fedwca.reproduce.groups_table import groups_beside
 from fedwca.reproduce.phases_table import phases_apart
 from fedwca.reproduce.side_by_side import accuracies_beside
-from fedwca.results.checkpoints import Checkpoints, RetentionPolicy, Unit
+from fedwca.results.checkpoints import Checkpoints
 from fedwca.results.comparison import Comparison
 from fedwca.results.diverged_runs import DIVERGED, NOTE, Divergence, counted_rounds
 from fedwca.results.pictures.accuracy import draw_curve, mean_by_round
@@ -30,7 +30,9 @@ from fedwca.results.pictures.catalogue import PICTURES, PictureRequest
 from fedwca.results.pictures.style import figure, line_style, looks
 from fedwca.results.read_run import read_run
 from fedwca.results.report.warnings import run_warnings
+from fedwca.results.retention_policy import RetentionPolicy
 from fedwca.results.table_rows import Row
+from fedwca.results.unit import Unit
 from fedwca.results.write_run import RunFolder
 from fedwca.runs.open_run import open_run
 from fedwca.runs.resuming.find_resume_points import find_resume_points

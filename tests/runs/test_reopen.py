@@ -11,8 +11,10 @@ import torch
 
 from fedwca.core.mean import mean
 from fedwca.errors import CheckpointError, FedwcaError, UsageError
-from fedwca.results.checkpoints import Checkpoints, SavedCheckpoint, Unit
+from fedwca.results.checkpoints import Checkpoints
 from fedwca.results.read_run_files import read_records
+from fedwca.results.saved_checkpoint import SavedCheckpoint
+from fedwca.results.unit import Unit
 from fedwca.runs import open_run as opening
 from fedwca.runs.open_run import open_run
 from fedwca.runs.records.measure_delivered import list_accuracies

@@ -14,7 +14,7 @@ from fedwca.config.resolve_config import resolve_plan
 from fedwca.errors import CheckpointError, FedwcaError, UsageError
 from fedwca.federated.source_model import StartModel
 from fedwca.models.lenet import LeNet
-from fedwca.results.checkpoints import SavedCheckpoint
+from fedwca.results.saved_checkpoint import SavedCheckpoint
 from fedwca.runs.resuming import resume_checks
 from fedwca.runs.resuming.resume_checks import check_same_request, check_same_source_model, check_same_start_files
 from fedwca.runs.resuming.reuse_runs import (

@@ -14,8 +14,8 @@ from fedwca.aggregators.fedavg import FedAvg
 from fedwca.aggregators.wca import WCA
 from fedwca.clusterers import clusterers
 from fedwca.core.messages import Targets
-from fedwca.results.checkpoints import Unit
 from fedwca.results.report.warnings import _alone
+from fedwca.results.unit import Unit
 from fedwca.runs.records.round_warnings import WarnOnce
 from fedwca.runs.resuming import checkpointer
 

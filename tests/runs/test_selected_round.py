@@ -11,8 +11,10 @@ import pytest
 import torch
 
 from fedwca.errors import CheckpointError, InvalidConfig
-from fedwca.results.checkpoints import Checkpoints, RetentionPolicy, Unit
+from fedwca.results.checkpoints import Checkpoints
 from fedwca.results.read_run import read_run
+from fedwca.results.retention_policy import RetentionPolicy
+from fedwca.results.unit import Unit
 from fedwca.results.write_run import RunFolder
 from fedwca.runs.open_run import open_run
 from fedwca.runs.python_api import bench, resume

@@ -9,7 +9,9 @@ import pytest
 import torch
 
 from fedwca.errors import CheckpointError
-from fedwca.results.checkpoints import Checkpoints, RetentionPolicy, Unit
+from fedwca.results.checkpoints import Checkpoints
+from fedwca.results.retention_policy import RetentionPolicy
+from fedwca.results.unit import Unit
 from fedwca.runs.resuming.find_resume_points import find_resume_points
 
 UNITS = {Unit(0, trial, "wca"): 5 for trial in range(3)}

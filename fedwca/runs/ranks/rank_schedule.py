@@ -19,7 +19,7 @@ from fedwca.engine.distributed.process_group import RankWorld, RankZeroChannel
 from fedwca.engine.distributed.sharded_engine import ShardedEngine, without_other_images
 from fedwca.engine.interface import TrialsInTurn
 from fedwca.federated.source_model import StartModel
-from fedwca.results.checkpoints import Unit
+from fedwca.results.unit import Unit
 from fedwca.runs.load_data import build_network
 from fedwca.runs.reporter import Progress
 from fedwca.runs.resources.choose_device import resolve_device

@@ -13,7 +13,7 @@ from fedwca.engine.memory import human_size
 from fedwca.engine.parameter_layout import Layout
 from fedwca.errors import FedwcaError
 from fedwca.federated.method import Method
-from fedwca.results.checkpoints import RetentionPolicy
+from fedwca.results.retention_policy import RetentionPolicy
 from fedwca.runs.resources.memory_estimate import VALUE, count_predictions, count_server_rows, shape_network
 
 

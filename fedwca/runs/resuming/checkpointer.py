@@ -14,8 +14,9 @@ from fedwca.engine.interface import Engine
 from fedwca.errors import CheckpointError
 from fedwca.federated.server import Server
 from fedwca.federated.source_model import StartModel
-from fedwca.results.checkpoints import SavedCheckpoint, SelectedRound, Unit
+from fedwca.results.saved_checkpoint import SavedCheckpoint, SelectedRound
 from fedwca.results.shown_records import is_best_so_far
+from fedwca.results.unit import Unit
 from fedwca.runs.resuming.resume_checks import check_same_source_model
 
 OUTSIDE_ROW = "network."

@@ -7,9 +7,11 @@ from typing import Any
 
 from fedwca.config.resolve_config import RunPlan
 from fedwca.errors import CheckpointError
-from fedwca.results.checkpoints import Checkpoints, NoWholeCheckpoint, SavedCheckpoint, Unit
+from fedwca.results.checkpoints import Checkpoints, NoWholeCheckpoint
 from fedwca.results.diverged_runs import DIVERGED
+from fedwca.results.saved_checkpoint import SavedCheckpoint
 from fedwca.results.trial_key import TrialKey
+from fedwca.results.unit import Unit
 from fedwca.results.write_run import RunFolder
 from fedwca.runs.bench_units import group_trials, remaining_units, units_of
 from fedwca.runs.reporter import RunReporter
