@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
 from fedwca.cli.progress_bars import watching
@@ -52,9 +54,14 @@ class ConsoleReporter(RunReporter):
         """Print a warning on stderr, always."""
         say(f"Warning: {sentence}", err=True)
 
-    def watch(self, plan: RunPlan) -> AbstractContextManager[Progress]:
-        """Progress as bars or lines; if quiet only warnings, if silent no lines, as a program may read stderr too."""
-        return watching(plan, self.quiet, lines=not self.silent)
+    @contextmanager
+    def watch(self, plan: RunPlan) -> Iterator[Progress]:
+        """Progress as bars or lines; if quiet only warnings, if silent no lines, as a program may read stderr too.
+
+        What a plugin prints inside goes to stderr: stdout has the plan and the results alone, such as those of --json.
+        """
+        with watching(plan, self.quiet, lines=not self.silent) as progress, redirect_stdout(sys.stderr):
+            yield progress
 
 
 def print_plan(run: PlannedRun, dry: bool) -> None:

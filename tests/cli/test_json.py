@@ -12,6 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
+from fedwca.aggregators.wca import WCA
 from fedwca.results import json_output as shapes
 
 from .conftest import SMALL, Run, call
@@ -46,8 +47,19 @@ def test_every_field_is_described_by_a_sentence_of_its_own() -> None:
     assert fields["MethodRun.worst"]["description"] != fields["MethodRun.f1"]["description"]
 
 
-def test_a_run_and_its_continuation_print_the_summary(bench: Callable[..., Run]) -> None:
-    run = bench("--json")
+def test_a_run_and_its_continuation_print_the_summary(
+    bench: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blend = WCA.blend
+
+    def print_and_blend(self: WCA, *arguments: Any) -> Any:
+        print("blended")
+        return blend(self, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(WCA, "blend", print_and_blend)
+        run = bench("--json")
+    assert "blended\n" in run.err
     summary = shaped(run, shapes.RunSummary)
     assert summary.methods["wca"].runs[0].mean == pytest.approx(summary.methods["wca"].mean)
     assert json.loads(run.out) == run.summary
