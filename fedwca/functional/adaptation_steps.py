@@ -55,7 +55,7 @@ def learned_loss(
     counts = torch.cat([keep[order], keep.new_zeros(padding)]).reshape(-1, size).sum(1)
     lengths = length_of_rows(batches)
     if reduction == "rms":
-        lengths = lengths / counts.clamp_min(1).sqrt()
+        lengths = lengths / counts.clamp_min(1).to(lengths.dtype).sqrt()  # a root of integers is float32
     return lengths.sum() / (counts > 0).sum().clamp_min(1)
 
 

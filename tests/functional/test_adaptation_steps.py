@@ -16,6 +16,8 @@ def test_learned_loss_by_hand() -> None:
     assert learned_loss(outputs).item() == 13
     assert learned_loss(outputs[:, None]).item() == 13
     assert learned_loss(outputs, reduction="rms").item() == 6.5
+    doubles = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+    assert learned_loss(doubles, reduction="rms").item() == pytest.approx(math.sqrt(14 / 3), rel=1e-15)
     assert learned_loss(outputs, torch.tensor([1, 1, 0, 0]), "rms").item() == pytest.approx(5 / math.sqrt(2))
 
 
