@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,7 @@ def test_a_run_and_its_continuation_print_the_summary(
     blend = WCA.blend
 
     def print_and_blend(self: WCA, *arguments: Any) -> Any:
-        print("blended")
+        sys.stdout.write("blended\n")
         return blend(self, *arguments)
 
     with monkeypatch.context() as patched:
