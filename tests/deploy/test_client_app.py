@@ -232,3 +232,9 @@ def test_a_second_task_at_once_is_refused_and_leaves_the_state_as_it_is(folder: 
     assert refused.error.reason == "it still works on an earlier task"
     assert not (folder / "client.safetensors").exists()
     assert kind(answered(folder, parcel)) == "upload"
+
+
+def test_a_folder_that_was_removed_is_made_again(folder: Path, federation: Build) -> None:
+    gone = folder / "clients" / "0"
+    assert kind(answered(folder, asked(federation("fedavg")), state=str(gone))) == "upload"
+    assert (gone / "client.safetensors").exists()

@@ -79,6 +79,7 @@ def _check_node_config(node_config: dict[str, Any], *keys: str) -> None:
 def _answer(message: Message, node_config: dict[str, Any]) -> Message:
     _check_node_config(node_config, "data", "state")
     state, parcel = Path(str(node_config["state"])), _read_parcel(message)
+    state.mkdir(mode=0o700, parents=True, exist_ok=True)  # it may have been removed since the client was started
     with hold_alone(state / ANSWERING, FedwcaError("it still works on an earlier task")):
         return Message(to_record(_handle(parcel, state, node_config)), reply_to=message)
 
