@@ -20,7 +20,7 @@ TOGETHER = [[(0, 0), (0, 1)], [(0, 2)]]
 
 def kept(folder: Path, saved_rounds: list[list[int]]) -> tuple[Checkpoints, list[dict[str, Any]]]:
     """A run whose trials have checkpoints of these rounds, and a record of each round up to the newest."""
-    checkpoints, records = Checkpoints(folder, "mine", RetentionPolicy(None, None)), []
+    checkpoints, records = Checkpoints(folder, "mine"), []
     for unit, rounds in zip(UNITS, saved_rounds, strict=True):
         for round in rounds:
             checkpoints.save(unit, round, {"row": torch.full((2,), float(round))}, {}, last=False)
