@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,9 @@ from fedwca.cli.shared_options import check_finite
 from fedwca.cli.terminal import say
 from fedwca.core.printable import quote_path
 from fedwca.errors import FedwcaError, UsageError
+
+if TYPE_CHECKING:
+    from fedwca.deploy.flower.flwr_cli import FlwrCli
 
 app = typer.Typer(help="Run a composition on real machines, over Flower.", no_args_is_help=True)
 app.command("init")(init)
@@ -31,41 +34,34 @@ def run_deployment(
     """Submit the deployment to the running server, show its progress until it ends, and fail if it fails."""
     check_flower()
     from fedwca.core.file_locks import hold_alone, is_held
+    from fedwca.deploy.flower.flwr_cli import connect
     from fedwca.deploy.server_status import RUNNING, SUBMITTED
 
     check_is_deployment(folder)
     problem = UsageError(f"a run of {folder} goes on already: {folder}/server/federation.log; wait until it has ended")
     if is_held(folder / "server" / RUNNING):  # by the server's process
         raise problem
-    with hold_alone(folder / "server" / SUBMITTED, problem):
-        _submit_and_watch(folder, server, timeout, insecure)
+    with hold_alone(folder / "server" / SUBMITTED, problem), connect(folder, server, insecure) as flwr:
+        _submit_and_watch(folder, flwr, server, timeout, insecure)
 
 
-def _submit_and_watch(folder: Path, server: str, timeout: float, insecure: bool) -> None:
+def _submit_and_watch(folder: Path, flwr: FlwrCli, server: str, timeout: float, insecure: bool) -> None:
     from fedwca.cli.federation_progress import FederationProgress
     from fedwca.deploy.flower.deployment_folder import point_app_here
-    from fedwca.deploy.flower.flwr_cli import (
-        check_answers,
-        register_clients,
-        retry,
-        submit_run,
-        watch_run,
-        write_connection,
-    )
+    from fedwca.deploy.flower.server_control import check_answers, register_clients, retry, submit_run, watch_run
     from fedwca.deploy.server_status import STATUS
 
-    env = write_connection(folder, server, insecure)
-    retry(lambda: check_answers(env), lambda sentence: say(sentence, err=True))
+    retry(lambda: check_answers(flwr), partial(say, err=True))
     if not insecure:
-        register_clients(folder, env, partial(say, err=True))
+        register_clients(folder, flwr, partial(say, err=True))
     (folder / "server" / STATUS).unlink(missing_ok=True)  # of an earlier run
     progress = FederationProgress(folder / "server")
     point_app_here(folder)
-    number = submit_run(folder, env)
+    number = submit_run(folder, flwr)
     say(f"Run {number} is submitted; what happens is logged in {folder}/server/federation.log")
     try:
         with progress:
-            status, bytes_in, bytes_out = watch_run(number, env, timeout, progress.wait, lambda: bool(progress.last))
+            status, bytes_in, bytes_out = watch_run(number, flwr, timeout, progress.wait, lambda: bool(progress.last))
     except KeyboardInterrupt as interrupt:
         flags = ("" if server == LOCAL else f" --server {server}") + (" --insecure" if insecure else "")
         interrupt.args = (
@@ -110,10 +106,12 @@ def stop(
 ) -> None:
     """End the run that goes on; another `deploy run` takes it up after its last finished round."""
     check_flower()
-    from fedwca.deploy.flower.flwr_cli import stop_runs, write_connection
+    from fedwca.deploy.flower.flwr_cli import connect
+    from fedwca.deploy.flower.server_control import stop_runs
 
     check_is_deployment(folder)
-    run_numbers = stop_runs(write_connection(folder, server, insecure))
+    with connect(folder, server, insecure) as flwr:
+        run_numbers = stop_runs(flwr)
     say(f"Stopped run {', '.join(run_numbers)}" if run_numbers else "No run goes on")
 
 

@@ -23,14 +23,9 @@ def command(
     """Start the server of a deployment (Flower's SuperLink) until Ctrl-C; with TLS and node keys unless --insecure."""
     check_flower()
     from fedwca.deploy.flower.addresses import check_can_listen, local_address
-    from fedwca.deploy.flower.flwr_cli import (
-        check_answers,
-        forget_registered,
-        register_clients,
-        retry,
-        write_connection,
-    )
+    from fedwca.deploy.flower.flwr_cli import connect
     from fedwca.deploy.flower.processes import flower_environment, run_until_stopped, server_command
+    from fedwca.deploy.flower.server_control import check_answers, forget_registered, register_clients, retry
 
     check_is_deployment(folder)
     arguments = server_command(folder / "server", host, port, insecure)
@@ -38,17 +33,18 @@ def command(
     forget_registered(folder)
 
     def on_start(process: subprocess.Popen[bytes]) -> None:
-        if not insecure:
-            env = write_connection(folder, local_address(host, port), insecure)
+        if insecure:
+            return
+        with connect(folder, local_address(host, port), insecure) as flwr:
 
             def check_server() -> None:
                 if process.poll() is not None:
                     raise typer.Exit(process.returncode or 1)  # the process has printed why
-                check_answers(env)
+                check_answers(flwr)
 
             retry(check_server)
-            count = register_clients(folder, env, partial(say, err=True))
-            say(f"{count} client keys are let in; deploy run lets in those that are added to {folder}/server/keys")
+            count = register_clients(folder, flwr, partial(say, err=True))
+        say(f"{count} client keys are let in; deploy run lets in those that are added to {folder}/server/keys")
 
     WAITING.end()  # from here on the server prints
     raise typer.Exit(run_until_stopped(arguments, flower_environment(folder / "server" / "flwr"), on_start))

@@ -403,8 +403,8 @@ def test_keys_are_their_owners_alone(tmp_path: Path) -> None:
 
 
 WAITING = [
-    *("fedwca.cli.client", "fedwca.cli.server", "fedwca.deploy.flower.flwr_cli"),
-    *("fedwca.deploy.flower.supernode", "fedwca.deploy.flower.app_process"),
+    *("fedwca.cli.client", "fedwca.cli.server", "fedwca.deploy.flower.server_control"),
+    *("fedwca.deploy.flower.supernode", "fedwca.deploy.flower.app_process", "fedwca.deploy.flower.flwr_process"),
 ]
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fedwca.deploy.flower import flwr_cli as control
+from fedwca.deploy.flower import server_control as control
+from fedwca.deploy.flower.flwr_cli import FlwrCli, connect
 from fedwca.errors import FedwcaError
+
+FLWR = FlwrCli({})
+"""Flower's command; it is never started."""
 
 
 @pytest.fixture
@@ -58,13 +61,13 @@ def test_the_settings_of_flowers_command_are_whole_whenever_they_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fedwca.deploy.flower.processes.find_flwr", lambda: Path("flwr"))
-    control.write_connection(tmp_path, "127.0.0.1:1", insecure=True)
-    control.write_connection(tmp_path, "127.0.0.1:2", insecure=True)
+    connect(tmp_path, "127.0.0.1:1", insecure=True)
+    connect(tmp_path, "127.0.0.1:2", insecure=True)
     assert [path.name for path in (tmp_path / "flwr").iterdir()] == ["config.toml"]
     assert 'address = "127.0.0.1:2"' in (tmp_path / "flwr" / "config.toml").read_text()
 
 
-STALLS = "stalls"
+STALLS = "flwr list did not answer"
 RUNNING = {"status": "running"}
 FINISHED = {
     "status": "finished:completed",
@@ -82,17 +85,16 @@ def server(monkeypatch: pytest.MonkeyPatch, pauses: list[float]) -> Callable[...
     def build(*states: dict[str, object] | str) -> list[list[str]]:
         commands: list[list[str]] = []
 
-        def run(command: list[str], timeout: float, **options: object) -> subprocess.CompletedProcess[str]:
+        def run(self: FlwrCli, arguments: list[str], timeout: float) -> tuple[int, str, str]:
             state = states[min(len(commands), len(states) - 1)]
-            commands.append(command)
+            commands.append(arguments)
             if state == STALLS:
-                raise subprocess.TimeoutExpired(command, timeout)
+                raise FedwcaError(STALLS)
             if isinstance(state, str):
-                return subprocess.CompletedProcess(command, 1, "", state)
-            return subprocess.CompletedProcess(command, 0, json.dumps({"success": True, "runs": [state]}), "")
+                return 1, "", state
+            return 0, json.dumps({"success": True, "runs": [state]}), ""
 
-        monkeypatch.setattr(control, "find_flwr", lambda: "flwr")
-        monkeypatch.setattr(control.subprocess, "run", run)
+        monkeypatch.setattr(FlwrCli, "_run", run)
         return commands
 
     return build
@@ -103,16 +105,15 @@ def test_a_status_call_that_stalls_or_fails_is_tried_again(
 ) -> None:
     # Failures in a row are fewer than it takes to give up; failures in all are more.
     commands = server(*[STALLS, "no route", STALLS, "no route", RUNNING] * 3, FINISHED)
-    assert control.watch_run("7", {}, 1e6) == ("completed", 5, 7)
+    assert control.watch_run("7", FLWR, 1e6) == ("completed", 5, 7)
     assert (len(commands), len(pauses)) == (16, 15)
-    assert pauses == [3, 3, 3, 3, 30] * 3
-    assert commands[0] == ["flwr", "list", "--run-id", "7", "fedwca", "--format", "json"]
+    assert commands[0] == ["list", "--run-id", "7", "fedwca", "--format", "json"]
 
 
 @pytest.mark.parametrize(
     ("state", "why"),
     [
-        (STALLS, "flwr list did not answer in 120 s; is the server running?"),
+        (STALLS, STALLS),
         ("no route", "flwr list --run-id failed: no"),
     ],
 )
@@ -121,7 +122,7 @@ def test_a_server_that_never_says_how_a_run_stands(
 ) -> None:
     commands = server(RUNNING, state)
     with pytest.raises(FedwcaError, match="run 7 may still go on, but the server was asked 5 times") as raised:
-        control.watch_run("7", {}, 1e6)
+        control.watch_run("7", FLWR, 1e6)
     assert why in str(raised.value)
     assert (len(commands), len(pauses)) == (6, 5)
 
@@ -131,7 +132,7 @@ def test_a_run_whose_log_has_ended_is_not_asked_for_again(
 ) -> None:
     commands = server(RUNNING, "no route")
     with pytest.raises(FedwcaError, match="run 7 has ended, and its server does not answer; start the server again"):
-        control.watch_run("7", {}, 1e6, ended=lambda: True)
+        control.watch_run("7", FLWR, 1e6, ended=lambda: True)
     assert (len(commands), len(pauses)) == (2, 1)
 
 
@@ -140,8 +141,8 @@ def test_a_run_that_a_new_server_does_not_know_is_not_waited_for(
 ) -> None:
     server(RUNNING, "no route", "Displaying information for run ID 7...\n\n[code: 16] Run ID not found.")
     with pytest.raises(FedwcaError, match=r"^the server was started anew during run 7; another run goes on after"):
-        control.watch_run("7", {}, 1e6)
-    assert pauses == [30, 3]
+        control.watch_run("7", FLWR, 1e6)
+    assert len(pauses) == 2
 
 
 NOBODY = """Using SuperLink: fedwca (127.0.0.1:8000)
@@ -154,19 +155,19 @@ connection configuration."""
 def test_a_server_that_is_away_is_told_in_a_sentence(server: Callable[..., list[list[str]]]) -> None:
     server(NOBODY)
     with pytest.raises(FedwcaError, match=r"^no server of this deployment answers; is it running, at [^\n]*$"):
-        control.stop_runs({})
+        control.stop_runs(FLWR)
 
 
 def test_runs_that_have_not_ended_are_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"run-id": 7, "status": "running"}, {"run-id": 8, "status": "finished:completed"}]
     commands: list[list[str]] = []
 
-    def answer(arguments: list[str], env: dict[str, str]) -> dict[str, Any]:
+    def answer(self: FlwrCli, arguments: list[str]) -> dict[str, Any]:
         commands.append(arguments)
         return {"success": True, "runs": [*rows, {"run-id": 9, "status": "pending"}]}
 
-    monkeypatch.setattr(control, "call_flwr", answer)
-    assert control.stop_runs({}) == ["7", "9"]
+    monkeypatch.setattr(FlwrCli, "call", answer)
+    assert control.stop_runs(FLWR) == ["7", "9"]
     assert commands == [["list", "fedwca"], ["stop", "7", "fedwca"], ["stop", "9", "fedwca"]]
 
 
@@ -174,15 +175,15 @@ def test_runs_that_have_not_ended_are_stopped(monkeypatch: pytest.MonkeyPatch) -
 def test_a_run_that_ends_before_it_is_stopped(monkeypatch: pytest.MonkeyPatch, ended: bool) -> None:
     row = {"run-id": 7, "status": "running"}
 
-    def answer(arguments: list[str], env: dict[str, str]) -> dict[str, Any]:
+    def answer(self: FlwrCli, arguments: list[str]) -> dict[str, Any]:
         if arguments[0] == "stop":
             row["status"] = "finished:completed" if ended else "running"
             raise FedwcaError("flwr stop 7 failed: no")
         return {"success": True, "runs": [row]}
 
-    monkeypatch.setattr(control, "call_flwr", answer)
+    monkeypatch.setattr(FlwrCli, "call", answer)
     if ended:
-        assert control.stop_runs({}) == []
+        assert control.stop_runs(FLWR) == []
     else:
         with pytest.raises(FedwcaError, match="flwr stop 7 failed"):
-            control.stop_runs({})
+            control.stop_runs(FLWR)

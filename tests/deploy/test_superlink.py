@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from fedwca.cli.server import command as serve
-from fedwca.deploy.flower import flwr_cli, processes, superlink
+from fedwca.deploy.flower import processes, server_control, superlink
 from fedwca.deploy.flower.addresses import free_port
 from fedwca.deploy.flower.processes import ELSEWHERE, run_until_stopped, server_command
 from fedwca.deploy.flower.superlink import FleetForOthers, GuardedUvicorn, guard, run_superlink
@@ -172,7 +172,7 @@ def test_a_server_that_ends_at_once_is_not_waited_for(monkeypatch: pytest.Monkey
     for name in ("federation.json", "certs/ca.crt"):
         (tmp_path / "server" / name).touch()
 
-    def check_answers(env: object) -> None:
+    def check_answers(flwr: object) -> None:
         if exit_codes:
             pytest.fail("a server that has ended is asked again")
 
@@ -185,7 +185,7 @@ def test_a_server_that_ends_at_once_is_not_waited_for(monkeypatch: pytest.Monkey
 
         return run_until_stopped(command, env, start_after_end)
 
-    monkeypatch.setattr(flwr_cli, "check_answers", check_answers)
+    monkeypatch.setattr(server_control, "check_answers", check_answers)
     monkeypatch.setattr(processes, "run_until_stopped", run)
     with pytest.raises(RuntimeError) as raised:
         serve(tmp_path, port=free_port())
@@ -200,7 +200,7 @@ def test_a_run_from_another_machine_is_told_so_at_once() -> None:
         raise FedwcaError(f"flwr list failed: {ELSEWHERE}")
 
     with pytest.raises(FedwcaError, match="from its own machine alone"):
-        flwr_cli.retry(ask)
+        server_control.retry(ask)
     assert len(calls) == 1
 
 

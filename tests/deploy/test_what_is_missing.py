@@ -22,9 +22,10 @@ from fedwca.core.file_locks import hold_alone
 from fedwca.deploy.flower.addresses import check_reachable
 from fedwca.deploy.flower.check_keys import check_certificate, check_private_key, check_public_key
 from fedwca.deploy.flower.client_device import find_device
-from fedwca.deploy.flower.flwr_cli import forget_registered, register_clients
+from fedwca.deploy.flower.flwr_cli import FlwrCli
 from fedwca.deploy.flower.keys import certify, make_key
 from fedwca.deploy.flower.processes import STEADY, UNWRITABLE, find_flwr, run_with_restarts, server_command
+from fedwca.deploy.flower.server_control import forget_registered, register_clients
 from fedwca.deploy.server_status import LOG, RUNNING, SUBMITTED
 from fedwca.errors import FedwcaError, UsageError
 
@@ -165,33 +166,33 @@ def test_a_key_that_is_none_is_named_and_keeps_nobody_out(tmp_path: Path, monkey
     (keys / "._aa.pub").write_bytes(b"\x00\x05")  # macOS writes such files beside others
     registered: list[str] = []
 
-    def register(words: list[str], env: dict[str, str]) -> None:
+    def register(self: FlwrCli, words: list[str]) -> None:
         registered.append(Path(words[2]).name)
         if registered[-1] == "bb.pub":
             raise FedwcaError("flwr supernode register failed: Public key already in use")
         if registered[-1] == "cc.pub":
             raise FedwcaError(f"flwr supernode register {words[2]} failed: the disk is full")
 
-    monkeypatch.setattr("fedwca.deploy.flower.flwr_cli.call_flwr", register)
+    monkeypatch.setattr(FlwrCli, "call", register)
     messages: list[str] = []
-    assert register_clients(folder, {}, messages.append) == 1
+    assert register_clients(folder, FlwrCli({}), messages.append) == 1
     assert registered == ["aa.pub", "bb.pub", "cc.pub"]
     for sentence, name in zip(messages, ("the disk is full", "private.pub", "rsa.pub", "text.pub"), strict=True):
         assert sentence.startswith("Warning: a client is not let in: ")
         assert name in sentence
     # Those that the server knows are not registered again, before it is started anew.
     registered.clear()
-    assert register_clients(folder, {}, messages.append) == 0
+    assert register_clients(folder, FlwrCli({}), messages.append) == 0
     assert registered == ["cc.pub"]
     with (keys / "aa.pub").open("ab") as file:
         file.write(" of the café".encode("latin-1"))  # the key is the same
     make_key(keys / "dd")
     registered.clear()
-    assert register_clients(folder, {}, messages.append) == 1
+    assert register_clients(folder, FlwrCli({}), messages.append) == 1
     assert registered == ["cc.pub", "dd.pub"]
     forget_registered(folder)
     registered.clear()
-    register_clients(folder, {}, messages.append)
+    register_clients(folder, FlwrCli({}), messages.append)
     assert registered == ["aa.pub", "bb.pub", "cc.pub", "dd.pub"]
 
 
@@ -343,7 +344,8 @@ def test_modules_load_where_sigkill_is_missing() -> None:
     text = (
         "import signal\n"
         "del signal.SIGKILL\n"
-        "import fedwca.deploy.flower.processes, fedwca.deploy.flower.deployment_folder, fedwca.deploy.flower.flwr_cli"
+        "import fedwca.deploy.flower.processes, fedwca.deploy.flower.deployment_folder\n"
+        "import fedwca.deploy.flower.server_control"
     )
     completed = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120, check=False)
     assert completed.returncode == 0, completed.stderr
@@ -360,11 +362,11 @@ def test_what_goes_on_is_said_and_can_be_stopped(tmp_path: Path, monkeypatch: py
         raise KeyboardInterrupt
 
     running = ["7"]
-    control = "fedwca.deploy.flower.flwr_cli"
-    monkeypatch.setattr(f"{control}.check_answers", lambda env: None)
-    monkeypatch.setattr(f"{control}.submit_run", lambda folder, env: "7")
+    control = "fedwca.deploy.flower.server_control"
+    monkeypatch.setattr(f"{control}.check_answers", lambda flwr: None)
+    monkeypatch.setattr(f"{control}.submit_run", lambda folder, flwr: "7")
     monkeypatch.setattr(f"{control}.watch_run", interrupted)
-    monkeypatch.setattr(f"{control}.stop_runs", lambda env: [running.pop()] if running else [])
+    monkeypatch.setattr(f"{control}.stop_runs", lambda flwr: [running.pop()] if running else [])
     for words, sentence in (
         ([], "holds no certificates"),
         (["--insecure", "--server", "here"], "not of the form HOST:PORT"),
