@@ -31,6 +31,10 @@ class KMeansClusterer(Clusterer):
             )
         return self
 
+    def fewest_clusters(self, clients: int) -> int:
+        """Fewest clusters of so many clients K, no two of which have equal rows."""
+        return _count_range(self.least, self.most, clients, clients)[0]
+
     def partition(self, x: Tensor) -> Tensor:
         """Labels ``[K]`` of rows ``[K, P]``, see `best_kmeans`."""
         return best_kmeans(x, self.least, self.most, self.restarts, self.seed)
@@ -48,9 +52,7 @@ def best_kmeans(x: Tensor, least: int, most: int, restarts: int, seed: int) -> T
 
     rows = x.double().cpu().numpy()
     distinct = len(torch.from_numpy(rows).unique(dim=0))
-    highest = min(most, len(rows) - 1, distinct)
-    # If fewer clusters than ``least`` are possible, only the largest possible number is tried.
-    cluster_counts = [min(most, distinct)] if least == most else range(min(least, max(highest, 2)), highest + 1)
+    cluster_counts = _count_range(least, most, len(rows), distinct)
     best_score, best_labels = -2.0, torch.zeros(len(rows), dtype=torch.int64)
     for clusters in cluster_counts:
         if clusters == 1:
@@ -61,6 +63,17 @@ def best_kmeans(x: Tensor, least: int, most: int, restarts: int, seed: int) -> T
         if score > best_score:
             best_score, best_labels = float(score), torch.from_numpy(labels).long()
     return renumber_clusters(best_labels)
+
+
+def _count_range(least: int, most: int, rows: int, distinct: int) -> range:
+    """The numbers of clusters that are compared; 1 alone where rows are too few, or equal.
+
+    If fewer clusters than ``least`` are possible, only the largest possible number is tried.
+    """
+    if least == most:
+        return range(min(most, distinct), min(most, distinct) + 1)
+    highest = min(most, rows - 1, distinct)
+    return range(min(max(least, 2), max(highest, 2)), highest + 1) or range(1, 2)
 
 
 def renumber_clusters(labels: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ import warnings
 import torch
 
 from fedwca.clusterers.each import Each
+from fedwca.clusterers.kmeans import KMeans
 from fedwca.core.interfaces import Aggregator
 from fedwca.core.network import Network
 from fedwca.deploy.composition import Composition
@@ -182,21 +183,25 @@ def check_first_groups(rules: Rules, method: Method, keys: Keys) -> None:
         keys: where the random numbers of its rounds come from.
 
     Raises:
-        UsageError: there is such a group, if all clients answer.
+        UsageError: there is such a group, if all clients answer and no two have equal models.
     """
     clients, grouping, clusterer = rules.clients, method.aggregator.grouping, method.clusterer
     if rules.alone == "warn" or clients == 1 or method.pseudo_labeler.selects_clients:
         return
-    sizes: list[int] = []
-    subject = f"aggregator {method.aggregator.name!r}"
     if grouping.clients_choose:
         sizes = deal_first_groups(method.aggregator, torch.ones(clients, dtype=torch.bool), keys).bincount().tolist()
-    elif grouping.needs_clusterer and isinstance(clusterer, Each):
-        sizes, subject = [1] * clients, f"clusterer {clusterer.name!r}"
-    if 1 in sizes:
+        grouped, groups = f"aggregator {method.aggregator.name!r}", f"groups of {', '.join(map(str, sorted(sizes)))}"
+        stops = 1 in sizes
+    elif grouping.needs_clusterer and isinstance(clusterer, Each | KMeans):
+        fewest = clusterer.fewest_clusters(clients)
+        grouped, groups = f"clusterer {clusterer.name!r}", f"{fewest} groups or more"
+        stops = 2 * fewest > clients
+    else:
+        return
+    if stops:
         raise UsageError(
-            f"{subject} puts {clients} clients into groups of {', '.join(map(str, sorted(sizes)))} in round 0, and a "
-            "group of one stops the run; take larger groups, or allow it with --rule alone=warn"
+            f"{grouped} puts {clients} clients into {groups} in round 0, and a group of one stops the run; take larger "
+            "groups, or allow it with --rule alone=warn"
         )
 
 

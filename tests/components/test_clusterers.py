@@ -276,3 +276,22 @@ def test_a_number_of_clusters_that_is_given_needs_no_silhouette() -> None:
     assert best_kmeans(corners, 3, 3, 2, 0).tolist() == [0, 1, 2]
     assert best_kmeans(corners.repeat(3, 1), 4, 4, 2, 0).tolist() == [0, 1, 2] * 3, "no more than distinct rows"
     assert best_kmeans(corners[:1].repeat(3, 1), 2, 2, 1, 0).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "clients", "fewest"),
+    [
+        (2, 19, 8, 2),
+        (2, 19, 3, 2),
+        (2, 19, 2, 1),
+        (1, 19, 8, 2),
+        (1, 1, 8, 1),
+        (5, 19, 4, 3),
+        (4, 4, 4, 4),
+        (4, 4, 3, 3),
+    ],
+)
+def test_the_fewest_clusters_of_kmeans_are_known_before(least: int, most: int, clients: int, fewest: int) -> None:
+    assert clusterers.get("kmeans")(least=least, most=most).fewest_clusters(clients) == fewest
+    one_blob = torch.arange(clients).double()[:, None] ** 2
+    assert int(best_kmeans(one_blob, least, most, 2, 0).max()) + 1 >= fewest

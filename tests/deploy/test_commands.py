@@ -251,7 +251,11 @@ def test_groups_of_round_0_that_are_large_enough_are_deployed(tmp_path: Path, sh
         (["--clusterer", "ladd", "--clients", "4"], "clusters by the style of clients' images"),
         (
             ["--clusterer", "each", "--clients", "3"],
-            "clusterer 'each' puts 3 clients into groups of 1, 1, 1 in round 0",
+            "clusterer 'each' puts 3 clients into 3 groups or more in round 0, and a group of one stops the run",
+        ),
+        (
+            ["--clusterer", "kmeans:least=3", "--clients", "5"],
+            "clusterer 'kmeans' puts 5 clients into 3 groups or more in round 0, and a group of one stops the run",
         ),
         (["--baseline", "ifca", "--clients", "6"], "'ifca' puts 6 clients into groups of 1, 1, 2, 2 in round 0"),
         ([], "--clients is needed"),
