@@ -50,6 +50,8 @@ UNIT = (
     "test_names.py",
     "test_old_names.py",
     "test_project_files.py",
+    "test_plugins.py",
+    "test_registered_classes.py",
     "test_registry.py",
 )
 """Folders and files here whose tests are selected by ``-m unit``; together they take seconds."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from fedwca.deploy.client import Client
 from fedwca.deploy.composition import Composition
 from fedwca.deploy.server_rules import Rules
 from fedwca.deploy.session import Session
+from fedwca.deploy.wire_messages import Parcel
 from fedwca.engine.randomness import Keys
 from fedwca.engine.sequential.engine import SequentialEngine
 from fedwca.federated.method import Method
@@ -81,12 +82,20 @@ class Federation:
         return server
 
 
+Build = Callable[..., Federation]
+
+
 @pytest.fixture
-def federation(network: Network, images: list[ClientImages]) -> Callable[..., Federation]:
+def federation(network: Network, images: list[ClientImages]) -> Build:
     def build(aggregator: str = "wca:ta=1,tb=1", *objectives: Any, **options: Any) -> Federation:
         return Federation(composed(aggregator, *objectives), network, images, options)
 
     return build
+
+
+def with_tensors(parcel: Parcel, **tensors: Tensor) -> Parcel:
+    """An upload with other values of some tensors of its model."""
+    return replace(parcel, models={"model": {**parcel.models["model"], **tensors}})
 
 
 def delivered(session: Session) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from fedwca.deploy.state_files import CLIENT_FORMAT, read_state, write_state
 from fedwca.deploy.wire_messages import TURNED_AWAY, Parcel
 from fedwca.errors import FedwcaError
 
-from .conftest import Federation
+from .conftest import Build, Federation
 
 pytest.importorskip("flwr")
 
@@ -25,8 +25,6 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from fedwca.deploy.flower.client_app import ANSWERING, client_app
 from fedwca.deploy.flower.records import from_record, to_record
-
-Build = Callable[..., Federation]
 
 
 @pytest.fixture(autouse=True)

@@ -1,60 +1,33 @@
-"""Clients that leave, return, join late or lie, and a server that is killed: rounds go on with the other clients."""
+"""Clients that leave, return or lie: rounds go on with the other clients."""
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from pydantic import ValidationError
 
-from fedwca._version import __version__
-from fedwca.clusterers.finch import Finch
-from fedwca.core.interfaces import Objective
-from fedwca.deploy.client import Client
-from fedwca.deploy.composition import Composition, read_composition
 from fedwca.deploy.in_process import run_in_process
 from fedwca.deploy.protect_single_clients import check_not_single_model
-from fedwca.deploy.read_answers import ReceivedAnswer
-from fedwca.deploy.server_round import assign_late_client
 from fedwca.deploy.server_rules import Rules
-from fedwca.deploy.session import Session
-from fedwca.deploy.session_state import ClusteredClients
-from fedwca.deploy.state_files import (
-    SESSION_FORMAT,
-    read_state,
-    resume_client,
-    resume_session,
-    save_client,
-    save_session,
-    write_state,
-)
-from fedwca.deploy.wire_messages import VERSION, Parcel, tensors_to_row
-from fedwca.engine.sequential.engine import SequentialEngine
-from fedwca.errors import CheckpointError, FedwcaError, UsageError
+from fedwca.deploy.wire_messages import Parcel
+from fedwca.errors import FedwcaError, UsageError
 from fedwca.federated.participation import sample_clients
 from fedwca.federated.server import Server
-from fedwca.federated.upload_checks import Upload
-from fedwca.models import models
-from fedwca.objectives.prototype_contrastive import PrototypeContrastive
 
-from ..conftest import SMALL_MODEL, a_network, some_images
-from .conftest import TRAINING, Federation, composed, delivered
+from ..conftest import a_network, some_images
+from .conftest import Build, Federation, composed, with_tensors
 
-Build = Callable[..., Federation]
 FIRST = "backbone.conv1.weight"
+
+
 VARIANCE, MEAN = "norm.running_var", "norm.running_mean"
-
-
-def bent(parcel: Parcel, **tensors: torch.Tensor) -> Parcel:
-    return replace(parcel, models={"model": {**parcel.models["model"], **tensors}})
 
 
 def without(parcel: Parcel, name: str) -> Parcel:
@@ -78,12 +51,15 @@ def name(parcel: Parcel) -> str:
 
 
 HOSTILE: dict[str, tuple[Callable[[Parcel], Parcel], str]] = {
-    "nan": (lambda p: bent(p, **{name(p): weight(p) * torch.nan}), "not finite"),
-    "shape": (lambda p: bent(p, **{name(p): weight(p)[:1]}), "is torch.float32 of shape"),
-    "huge": (lambda p: bent(p, **{name(p): torch.zeros(1).expand(10**9)}), r"of shape \(1000000000,\); right is"),
+    "nan": (lambda p: with_tensors(p, **{name(p): weight(p) * torch.nan}), "not finite"),
+    "shape": (lambda p: with_tensors(p, **{name(p): weight(p)[:1]}), "is torch.float32 of shape"),
+    "huge": (
+        lambda p: with_tensors(p, **{name(p): torch.zeros(1).expand(10**9)}),
+        r"of shape \(1000000000,\); right is",
+    ),
     "missing": (lambda p: without(p, name(p)), "lacks the tensor"),
-    "strange": (lambda p: bent(p, **{"classifier.weight": weight(p)}), "which this model does not have"),
-    "type": (lambda p: bent(p, **{name(p): weight(p).double()}), "is torch.float64"),
+    "strange": (lambda p: with_tensors(p, **{"classifier.weight": weight(p)}), "which this model does not have"),
+    "type": (lambda p: with_tensors(p, **{name(p): weight(p).double()}), "is torch.float64"),
     "models": (lambda p: replace(p, models={**p.models, "more": {}}), "holds 2 models"),
     "sum": (lambda p: reported(p, alpha=torch.tensor([0.9, 0.9])), "must sum to 1, not 1.8"),
     "negative": (lambda p: reported(p, beta=torch.tensor([1.5, -0.5])), "must be finite and not negative"),
@@ -95,10 +71,16 @@ HOSTILE: dict[str, tuple[Callable[[Parcel], Parcel], str]] = {
         lambda p: reported(p, beta=torch.tensor([1, 0]).to(torch.uint16)),
         "is torch.uint16; right is torch.float32",
     ),
-    "variance": (lambda p: bent(p, **{VARIANCE: p.models["model"][VARIANCE] * 0 - 1e3}), "has variances below 0"),
-    "nearly 0": (lambda p: bent(p, **{VARIANCE: p.models["model"][VARIANCE] * 0 - 0.01}), "has variances below 0"),
-    "squares": (lambda p: bent(p, **{MEAN: p.models["model"][MEAN] * 0 - 1e9}), r"means beyond 3\.16e\+07"),
-    "mean": (lambda p: bent(p, **{MEAN: p.models["model"][MEAN] * 0 + 1e20}), r"statistics beyond 1e\+15"),
+    "variance": (
+        lambda p: with_tensors(p, **{VARIANCE: p.models["model"][VARIANCE] * 0 - 1e3}),
+        "has variances below 0",
+    ),
+    "nearly 0": (
+        lambda p: with_tensors(p, **{VARIANCE: p.models["model"][VARIANCE] * 0 - 0.01}),
+        "has variances below 0",
+    ),
+    "squares": (lambda p: with_tensors(p, **{MEAN: p.models["model"][MEAN] * 0 - 1e9}), r"means beyond 3\.16e\+07"),
+    "mean": (lambda p: with_tensors(p, **{MEAN: p.models["model"][MEAN] * 0 + 1e20}), r"statistics beyond 1e\+15"),
     "size": (lambda p: reported(p, alpha=torch.tensor([1.0])), r"must have shape \(2,\)"),
     "undeclared": (lambda p: reported(p, gamma=torch.tensor([1.0])), "is no report that the aggregator declares"),
     "silent": (lambda p: replace(p, report={}), "reports no alpha, beta"),
@@ -203,34 +185,6 @@ def test_what_all_clients_are_sent_is_held_once(federation: Build) -> None:
     assert all(len({id(models[name]) for models in sent}) == 1 for name in shared_names)
 
 
-@pytest.mark.parametrize("aggregator", ["wca:ta=1,tb=1", "fedavg"])
-@pytest.mark.parametrize("options", [{"batch_norm": "local"}, {"top": 0.05, "feedback": True}], ids=str)
-def test_of_a_first_answer_that_came_too_late_nothing_is_left(
-    federation: Build, aggregator: str, options: dict[str, Any]
-) -> None:
-    built = federation(aggregator, **options)
-    session, clients = built.session(alone="warn"), built.clients()
-    for number in range(4):
-        session.admit(f"client-{number}", number)
-    parcels = session.open(range(4))
-    for number in range(3):
-        assert session.receive(number, clients[number].handle(parcels[number])) == ""
-    clients[3].handle(parcels[3])
-    assert session.close()
-    late = session.open([3])[3]
-    assert (late.notes["first"], late.notes["samples"]) == (aggregator != "fedavg", 0)
-    fresh = built.clients()[3]
-    fresh.set_up(read_composition(parcels[3]), 3, dict(parcels[3].models["source"]))
-    expected, actual = fresh.handle(late), clients[3].handle(late)
-    for name, tensor in expected.models["model"].items():
-        assert torch.equal(actual.models["model"][name], tensor), name
-    if "feedback" in options and aggregator == "fedavg":  # this update is averaged, so what it leaves out is kept
-        assert fresh.residual is not None
-        assert torch.equal(clients[3].residual, fresh.residual)
-    else:
-        assert clients[3].residual is None
-
-
 @pytest.mark.parametrize("of", ["report", "beside"])
 def test_a_client_writes_no_line_into_the_log(federation: Build, caplog: pytest.LogCaptureFixture, of: str) -> None:
     built = federation("fedavg")
@@ -267,293 +221,6 @@ def test_with_too_few_uploads_a_round_is_played_again(federation: Build) -> None
         return None if away else parcel
 
     run_in_process(session, built.clients(), 2, wire)
-    assert torch.allclose(session.state.server.rows, built.simulated(2).rows, atol=1e-5)
-
-
-@pytest.mark.parametrize("aggregator", ["wca:ta=1,tb=1", "revised_wca:u=3,ta=1,tb=1", "one_hot", "fedavg", "fedamp"])
-def test_a_client_joins_late(federation: Build, aggregator: str) -> None:
-    built = federation(aggregator)
-    session, clients = built.session(alone="warn"), built.clients()
-    run_in_process(session, clients, 5, available=lambda round: [0, 1, 2] if round < 2 else [0, 1, 2, 3])
-    state = session.state
-    assert state.samples == tuple(len(client_images.train) for client_images in built.images)
-    assert not state.waiting
-    assert clients[3].final is not None
-    assert bool(torch.isfinite(state.server.rows).all())
-    label = int(state.server.state["labels"][3])
-    assert bool((state.shares[label, 3:] > 0).all())
-
-
-def test_a_late_client_joins_the_nearest_client_not_the_nearest_mean(federation: Build) -> None:
-    session = federation("one_hot").session(clients=5)
-    model = session.state.server.source.clone()
-    first_layer = session.layout.layers()[0]
-    width = sum(slot.stop - slot.start for slot in first_layer)
-
-    def direction(degrees: float) -> torch.Tensor:
-        angle = torch.tensor(degrees, dtype=torch.float64).deg2rad()
-        return torch.cat([torch.stack([angle.cos(), angle.sin()]), torch.zeros(width - 2, dtype=torch.float64)])
-
-    # Cluster 0 lies at 0 and 90 degrees, its mean at 45; cluster 1 at 60 and 64.
-    vectors = torch.stack([direction(degrees) for degrees in (0, 90, 60, 64)])
-    server = replace(session.state.server, state={"labels": torch.tensor([0, 0, 1, 1, 0])})
-    clustered = ClusteredClients(torch.arange(4), vectors, "cosine")
-    state = replace(session.state, round=1, server=server, clustered=clustered)
-    start = 0
-    for slot in first_layer:
-        size = slot.stop - slot.start
-        model[slot.start : slot.stop] = direction(80)[start : start + size].float()
-        start += size
-    answers = [ReceivedAnswer(factor * model, model, Upload(), 1) for factor in (1, 0)]
-    assert [assign_late_client(session.context, state, answer) for answer in answers] == [0, None]
-
-
-@pytest.mark.parametrize("further", [(), (PrototypeContrastive(),)], ids=["rates", "what others uploaded"])
-def test_a_late_client_is_compared_by_a_training_of_round_0(federation: Build, further: tuple[Objective, ...]) -> None:
-    """Learning rates that fall to 0 would leave it where the source model is, and in round 0 nothing is pooled."""
-    built, schedule = federation("one_hot", *further), TRAINING.model_copy(update={"cosine": 2})
-    composition = Composition.of(built.method, models.build(SMALL_MODEL), 3, training=schedule, seed=1)
-    rules, uploads = Rules(clients=4, alone="warn"), dict[tuple[int, int], torch.Tensor]()
-
-    def wire(client: int, parcel: Parcel) -> Parcel:
-        if parcel.kind == "upload":
-            uploads[client, parcel.round] = torch.cat([x.flatten() for x in parcel.models["model"].values()])
-        return parcel
-
-    sessions = [Session(built.method, built.network, composition, rules) for _ in range(2)]
-    for session, late in zip(sessions, (2, 0), strict=True):
-        run_in_process(session, built.clients(), late + 1, wire, lambda round, late=late: range(3 + (round == late)))
-    assert torch.equal(uploads[3, 2], uploads[3, 0])
-
-
-def test_a_late_model_without_a_direction_is_refused(federation: Build, caplog: pytest.LogCaptureFixture) -> None:
-    built = federation("one_hot")
-    session, layer = built.session(alone="warn"), built.network.backbone.state_dict()
-    zeros = {f"backbone.{name}": torch.zeros_like(layer[name]) for name in ("conv1.weight", "conv1.bias")}
-    run_in_process(
-        session,
-        built.clients(),
-        2,
-        lambda client, parcel: bent(parcel, **zeros) if client == 3 else parcel,
-        lambda round: [0, 1, 2] if round == 0 else [0, 1, 2, 3],
-    )
-    assert "round 1: client 3 (client-3) refused: its model cannot be compared with those" in caplog.text
-    assert session.state.samples[3] == 0
-
-
-def test_a_first_model_without_a_direction_is_refused(caplog: pytest.LogCaptureFixture) -> None:
-    built = Federation(composed("one_hot"), a_network(), some_images(), {})
-    built = replace(built, method=replace(built.method, clusterer=Finch()))
-    session, layer = built.session(alone="warn"), built.network.backbone.state_dict()
-    zeros = {f"backbone.{name}": torch.zeros_like(layer[name]) for name in ("conv1.weight", "conv1.bias")}
-    run_in_process(session, built.clients(), 1, lambda client, parcel: bent(parcel, **zeros) if client == 3 else parcel)
-    assert "round 0: client 3 (client-3) refused: its model cannot be compared with others" in caplog.text
-    assert session.state.round == 1
-
-
-def test_a_mean_that_is_not_finite_is_not_kept(federation: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    built = federation("fedavg")
-    session = built.session()
-    monkeypatch.setattr("fedwca.deploy.server_round.robust_means", lambda rows, *rest: rows * torch.inf)
-    with pytest.raises(FedwcaError, match="round 0: a mean of the clients' models is not finite; it is not kept"):
-        run_in_process(session, built.clients(), 1)
-    assert session.state.round == 0
-
-
-def test_who_lost_its_folder_is_told_again_at_the_end(federation: Build) -> None:
-    built = federation("fedavg")
-    session, clients = built.session(), built.clients()
-    run_in_process(session, clients, 1)
-    new_client = built.clients()[2]
-    parcel = session.final_parcels([2])[2]
-    assert "source" not in parcel.models
-    answer = new_client.handle(parcel)
-    assert answer.kind == "lost"
-    assert session.receive(2, answer) == "does not know the source model; it is sent again"
-    assert new_client.handle(session.final_parcels([2])[2]).kind == "done"
-    assert new_client.final is not None
-    assert clients[2].final is not None
-    assert torch.equal(new_client.final, clients[2].final)
-
-
-def test_who_lost_its_statistics_gets_those_of_its_images(federation: Build) -> None:
-    local = federation("fedavg", batch_norm="local")
-    session = local.session()
-    run_in_process(session, local.clients(), 1)
-    new_client, parcel = local.clients()[2], session.final_parcels([2])[2]
-    session.receive(2, new_client.handle(parcel))
-    new_client.handle(session.final_parcels([2])[2])
-    assert new_client.final is not None
-    engine = SequentialEngine(local.network, local.images[2:3], "cpu", 1, "recalibrated")
-    row = tensors_to_row(parcel.models["sent-0"], engine.layout)
-    assert torch.equal(new_client.final, engine.deliver(torch.ones(1, 1, dtype=torch.float64), row[None])[0])
-    assert not torch.equal(new_client.final, row)
-
-
-@pytest.mark.parametrize(("version", "said"), [("9.0", "which has 9.0, asks"), (None, "which has an earlier version")])
-def test_a_client_of_another_version_is_told_which_to_install(
-    federation: Build, version: str | None, said: str
-) -> None:
-    built = federation()
-    session = built.session()
-    session.admit("client-0", 0)
-    parcel = session.open([0])[0]
-    later_composition = {**json.loads(str(parcel.notes["composition"])), "from_later": 1}
-    notes = {**parcel.notes, "composition": json.dumps(later_composition), VERSION: version}
-    if version is None:
-        del notes[VERSION]
-    with pytest.raises(FedwcaError, match=f"this client has fedwca {__version__} and cannot do .*{said}.*from_later"):
-        built.clients()[0].handle(replace(parcel, notes=notes))
-    with pytest.raises(FedwcaError, match=r"^composition: from_later"):
-        built.clients()[0].handle(replace(parcel, notes={**notes, VERSION: __version__}))
-
-
-def test_what_late_clients_are_compared_with_outlives_the_server(federation: Build, tmp_path: Path) -> None:
-    built, path = federation("one_hot"), tmp_path / "server.safetensors"
-    session, restarted = built.session(), built.session()
-    run_in_process(session, built.clients(), 1)
-    save_session(session, path)
-    resume_session(restarted, path)
-    saved, resumed = session.state.clustered, restarted.state.clustered
-    assert saved is not None
-    assert resumed is not None
-    assert torch.equal(saved.vectors, resumed.vectors)
-    assert (
-        (saved.numbers.tolist(), saved.metric) == (resumed.numbers.tolist(), resumed.metric) == ([0, 1, 2, 3], "cosine")
-    )
-    width = sum(slot.stop - slot.start for slot in session.layout.layers()[0])
-    assert saved.vectors.shape == (4, width)
-
-
-def test_numbers_are_limited_and_kept(federation: Build, caplog: pytest.LogCaptureFixture) -> None:
-    session = federation().session()
-    assert [session.admit(name) for name in "abcab"] == [0, 1, 2, 0, 1]
-    assert session.admit("d", 1) is None
-    assert session.admit("d", 3) == 3
-    assert session.admit("e") is None
-    assert session.admit("f", 4) is None
-    assert [record.getMessage() for record in caplog.records] == [
-        "client d is turned away: it asks for number 1 (--number), which is client b's",
-        "client e is turned away: all 4 numbers are taken",
-        "client f is turned away: it asks for number 4 (--number); the last is 3",
-    ]
-
-
-def test_a_server_restarts_from_its_checkpoint(federation: Build, tmp_path: Path) -> None:
-    built, path = federation("revised_wca:u=2,ta=1,tb=1"), tmp_path / "server.safetensors"
-    uninterrupted, first, clients = built.session(), built.session(), built.clients()
-    run_in_process(uninterrupted, built.clients(), 4)
-    for number in range(4):
-        first.admit(f"client-{number}", number)
-    while first.state.round < 2:
-        for client, parcel in first.open(range(4)).items():
-            first.receive(client, clients[client].handle(parcel))
-        first.close()
-    save_session(first, path)
-    first.open(range(4))  # killed in mid-round
-    second = built.session()
-    resume_session(second, path)
-    assert second.state.round == 2
-    assert second.admit("client-3") == 3
-    run_in_process(second, clients, 4)
-    assert torch.equal(second.state.server.rows, uninterrupted.state.server.rows)
-    with pytest.raises(CheckpointError, match="of another composition"):
-        resume_session(federation("fedavg").session(), path)
-    path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(CheckpointError, match="not a readable checkpoint"):
-        resume_session(built.session(), path)
-
-
-def test_a_checkpoint_of_another_source_model_or_clusterer(federation: Build, tmp_path: Path) -> None:
-    path, network = tmp_path / "server.safetensors", a_network(seed=2)
-    built = federation("one_hot")
-    built = replace(built, method=replace(built.method, clusterer=Finch()))
-    save_session(built.session(), path)
-    with pytest.raises(CheckpointError, match="of another source model; remove it, or run what it was made by"):
-        resume_session(replace(built, network=network).session(), path)
-    coarser = replace(built, method=replace(built.method, clusterer=Finch(level=1)))
-    with pytest.raises(CheckpointError, match="of another clusterer; remove it"):
-        resume_session(coarser.session(), path)
-    with pytest.raises(CheckpointError, match="of another composition or seed and another clusterer; remove it"):
-        resume_session(federation("fedavg").session(), path)
-    # Checkpoints of earlier versions hold neither of the two, or lack a field of the clusterer.
-    tensors, notes = read_state(path, SESSION_FORMAT)
-    write_state(path, tensors, {**notes, "clusterer": {"name": "finch"}}, SESSION_FORMAT)
-    resume_session(built.session(), path)
-    for name in ("source checksum", "clusterer"):
-        del notes[name]
-    write_state(path, tensors, notes, SESSION_FORMAT)
-    resume_session(replace(coarser, network=network).session(), path)
-
-
-def test_a_checkpoint_of_a_version_that_knew_fewer_fields(
-    federation: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    built = federation("wca:ta=1,tb=1", names=("ape", "bee", "cat"), stretch=True)
-    path = tmp_path / "server.safetensors"
-    session, client, upgraded = built.session(), built.clients()[0], built.clients()[0]
-    session.admit("client-0", 0)
-    client.handle(session.open([0])[0])
-    composition = json.loads(session.composition.model_dump_json())
-    assert composition.pop("moments", 0) is None  # its default
-    for field in ("method", "label", "names", "stretch"):
-        del composition[field]
-    del composition["aggregator"]["weighting"]
-    monkeypatch.setattr(type(session.composition), "model_dump_json", lambda _: json.dumps(composition))
-    save_session(session, path)
-    save_client(client, tmp_path / "client.safetensors")
-    monkeypatch.undo()
-    resumed, path_of_names = built.session(), tmp_path / "names.safetensors"
-    resume_session(resumed, path)
-    save_session(session, path_of_names)
-    with pytest.raises(CheckpointError, match="of another composition"):
-        resume_session(replace(built, options={"names": ("ant", "bee", "cat")}).session(), path_of_names)
-    assert not resumed.composition.stretch  # 0.1.0 cropped
-    save_session(resumed, path)
-    again = built.session()
-    resume_session(again, path)
-    assert again.composition == again.context.composition == resumed.composition
-
-    resume_client(upgraded, tmp_path / "client.safetensors")
-    resumed.admit("client-0", 0)
-    parcel, engine = resumed.open([0])[0], upgraded.engine
-    assert "source" in parcel.models
-    upgraded.handle(replace(parcel, round=1))  # round 0 would begin with the source model
-    assert upgraded.engine is engine  # what it kept
-    assert upgraded.composition == session.composition.model_copy(update={"stretch": False})
-
-
-@pytest.mark.parametrize("kept", [True, False])
-def test_a_client_that_starts_anew_goes_on(federation: Build, tmp_path: Path, kept: bool) -> None:
-    built = federation(batch_norm="local" if kept else "mixed")
-    session, originals = built.session(), built.clients()
-    answer_kinds: list[str] = []
-    trust: dict[int, set[float | None]] = {}
-
-    class RestartedClient(Client):
-        """Handles every message as a new process does: it remembers only what is in its file."""
-
-        number = 0
-
-        def handle(self, parcel: Parcel) -> Parcel:
-            client, path = Client(self.images), tmp_path / f"{self.number}.safetensors"
-            if kept and path.exists():
-                resume_client(client, path)
-                assert client.trust is not None
-            answer = client.handle(parcel)
-            trust.setdefault(self.number, set()).add(client.trust)
-            answer_kinds.append(answer.kind)
-            save_client(client, path)
-            return answer
-
-    clients = []
-    for number, client in enumerate(originals):
-        clients.append(RestartedClient(client.images))
-        clients[-1].number = number
-    run_in_process(session, clients, 2)
-    assert ("lost" in answer_kinds) is not kept
-    if kept:
-        assert all(len(values) == 1 for values in trust.values()), "it is asked once, by the source model as it came"
     assert torch.allclose(session.state.server.rows, built.simulated(2).rows, atol=1e-5)
 
 
@@ -603,46 +270,6 @@ def test_who_takes_part_is_drawn_from_those_that_are_there(federation: Build) ->
     assert (sorted(session.expected), session.can_close) == ([0, 3], True)
     session.open([3])
     assert (sorted(session.expected), session.can_close) == ([3], False)
-
-
-def test_late_clients_alone_are_not_enough(federation: Build) -> None:
-    built = federation("one_hot")
-    session, clients = built.session(clients=6), built.clients()
-    run_in_process(session, clients, 1)
-    session.open([0, 1, 4])
-    assert session.can_close
-    session.open([0, 4, 5])
-    assert (sorted(session.expected), session.can_close) == ([0, 4, 5], False)
-
-
-@pytest.mark.parametrize("aggregator", ["one_hot", "revised_wca:u=3,ta=1,tb=1"])
-def test_late_clients_hold_up_no_round(federation: Build, aggregator: str) -> None:
-    """Two of four clients are there from the start; late ones are asked in addition to those that are drawn."""
-    built = federation(aggregator)
-    session = built.session(clients=8, participation=0.25, alone="warn")
-    run_in_process(session, built.clients(), 8, available=lambda round: [0, 1, 2, 3] if round else [0, 1])
-    assert session.state.round == 8
-    assert all(session.state.samples[:4])
-
-
-@pytest.mark.parametrize(
-    ("aggregator", "objectives"),
-    [
-        *((name, ()) for name in ("fedamp", "ifca", "one_hot", "wca:ta=1,tb=1", "fedavg")),
-        ("fedavg", (PrototypeContrastive(),)),
-    ],
-    ids=str,
-)
-def test_numbers_that_nobody_takes_change_nothing(
-    federation: Build, aggregator: str, objectives: tuple[Objective, ...]
-) -> None:
-    built = federation(aggregator, *objectives)
-    models = []
-    for numbers in (4, 7):
-        session = built.session(clients=numbers, alone="warn")
-        run_in_process(session, built.clients(), 3)
-        models.append(delivered(session)[:4])
-    assert torch.equal(*models)
 
 
 def test_a_client_is_sent_its_own_model(federation: Build) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -16,9 +15,7 @@ from fedwca.deploy.server_rules import Rules
 from fedwca.errors import UsageError
 from fedwca.objectives.prototype_contrastive import PrototypeContrastive
 
-from .conftest import Federation
-
-Build = Callable[..., Federation]
+from .conftest import Build
 
 
 @pytest.mark.parametrize(

@@ -28,9 +28,8 @@ from fedwca.errors import CheckpointError, UsageError
 from fedwca.objectives.prototype_contrastive import PrototypeContrastive
 
 from ..conftest import a_network, some_images
-from .conftest import Federation, composed
+from .conftest import Build, Federation, composed
 
-Build = Callable[..., Federation]
 NAME = "prototype_contrastive.prototypes"
 
 

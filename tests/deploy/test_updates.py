@@ -23,9 +23,7 @@ from fedwca.engine.parameter_layout import Layout, Slot
 from fedwca.errors import UsageError
 
 from ..conftest import a_network, some_images
-from .conftest import Federation, composed
-
-Build = Callable[..., Federation]
+from .conftest import Build, Federation, composed
 
 SMALL = Layout(
     (Slot("first.weight", (1, 2), 0), Slot("second.weight", (2, 2), 2)), (Slot("norm.running_mean", (1,), 6),)
