@@ -15,7 +15,8 @@ from fedwca.core.central import Central, DomainBatch
 from fedwca.core.training_settings import CentralTraining
 from fedwca.federated.central_training import train_central
 from fedwca.functional import reversal_scale
-from tests.federated.test_central import START, images, made_batch
+from tests.federated.test_central import START, images
+from tests.federated.test_central_losses import made_batch
 
 FADE = reversal_scale(0.5)
 
