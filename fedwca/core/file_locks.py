@@ -1,8 +1,9 @@
-"""File locks that never wait; the system releases those of a dead process."""
+"""File locks that are taken at once or not at all; the system releases those of a dead process."""
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -59,9 +60,11 @@ def lock_folder(folder: Path) -> Iterator[bool | None]:
 
 def is_held(file: Path) -> bool:
     """Whether another process holds a file by `hold_alone`; False where nothing can be locked."""
-    problem = FedwcaError("held")
+    if os.name != "nt":
+        with file.open("ab+") as opened:  # shared, so that two that ask at once do not meet each other
+            return try_lock(opened.fileno(), shared=True) is False
     try:
-        with hold_alone(file, problem):
+        with hold_alone(file, FedwcaError("held")):
             return False
     except FedwcaError:
         return True
@@ -84,5 +87,7 @@ def hold_alone(file: Path, problem: FedwcaError) -> Iterator[None]:
         return
     with file.open("ab") as opened:
         if try_lock(opened.fileno()) is False:
-            raise problem
+            time.sleep(0.1)  # `is_held` takes the lock for a moment
+            if try_lock(opened.fileno()) is False:
+                raise problem
         yield

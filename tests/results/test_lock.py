@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from pathlib import Path
 
 import pytest
 
-from fedwca.core.file_locks import hold_alone, try_lock
+from fedwca.core.file_locks import hold_alone, is_held, try_lock
 from fedwca.errors import UsageError
 from fedwca.results.lock import NAME, hold_lock, is_locked
 
@@ -33,6 +34,20 @@ def test_who_only_looks_is_not_at_work(tmp_path: Path) -> None:
     with (tmp_path / NAME).open("rb") as looked_at:
         assert try_lock(looked_at.fileno(), shared=True)
         assert not is_locked(tmp_path)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="files are locked by fcntl")
+def test_a_process_that_asks_who_holds_a_file_is_not_taken_for_one_that_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, problem = tmp_path / "alone", UsageError("held")
+    asking = file.open("ab+")
+    assert try_lock(asking.fileno(), shared=True)
+    assert not is_held(file)
+    monkeypatch.setattr(time, "sleep", lambda seconds: asking.close())
+    with hold_alone(file, problem):
+        assert is_held(file)
+    assert not is_held(file)
 
 
 def test_another_users_lock_in_a_folder_of_all_lets_nobody_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
