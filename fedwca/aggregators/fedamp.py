@@ -31,7 +31,7 @@ class FedAMP(Aggregator):
     grouping = EachAlone()
 
     sigma: PositiveFloat = 1.0
-    """Width of the attention, in median squared distances."""
+    """Width of the attention, in median squared distances; of the two in the middle the lower counts."""
     alpha: PositiveFloat = 1.0
     """Step towards the others (alpha_k times K-1 in the paper's notation)."""
 
