@@ -149,8 +149,8 @@ def agreement() -> str:
     equal = [a == b for raw, by_length in curve_pairs for a, b in zip(raw, by_length, strict=True)]
     notes = [
         "Mean cosine between first layers' updates of two clients of a domain; looks after 1, 4 and 16 steps and at",
-        "the end of round 0, over all pieces. Raw weights by cosine and updates by distance: the same index in",
-        f"{sum(equal)} of {len(equal)} looks. On {machines(pieces)}.",
+        "the end of round 0, over the pieces of 5 epochs and 64 pixels. Raw weights by cosine and updates by distance:",
+        f"the same index in {sum(equal)} of {len(equal)} looks. On {machines(pieces)}.",
     ]
     return noted(Table("", ("cosine within domains", "looks", "ARI of raw weights", "ARI of updates"), rows), notes)
 

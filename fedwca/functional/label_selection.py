@@ -11,6 +11,9 @@ from torch.special import entr
 from fedwca.errors import UsageError
 from fedwca.functional._rows import class_columns, mean_of_rows, sample_mask, zero_rows
 
+NEAR_ONE = 1e-6
+"""Cosines that are nearer to 1 count as 1: with thousands of features, float32 errs by half of this."""
+
 
 def select_labels(
     initial: tuple[Tensor, Tensor],
@@ -25,7 +28,8 @@ def select_labels(
     and increasing in d whatever the sign of p. ``ratio`` compares d/p with d'/q, as the paper writes it; where p is
     negative, it prefers the *less* similar label. Plain similarities are compared, on both sides, where a normaliser
     cannot be used: ``ratio`` with p or q equal to 0, ``margin`` with p or q nearer to 1 than 1e-6 (all prototypes point
-    in one direction).
+    in one direction). A similarity so near to 1 counts as 1: a sample that is alone in its class by both models has
+    similarity 1 to both prototypes, which is a tie under ``margin``, and rounding must not decide it.
 
     Source: FedWCA, Algorithm 2, line 7 (``ratio``).
 
@@ -47,9 +51,10 @@ def select_labels(
     >>> select_labels(one, two, torch.tensor(0.5), torch.tensor(0.0))  # 0.6 and 0.2 against 0.7 and 0.7
     tensor([1, 1])
     """
-    (initial_labels, d), (cluster_labels, e) = initial, cluster
+    initial_labels, cluster_labels = initial[0], cluster[0]
+    d, e = (similarities.masked_fill(1 - similarities <= NEAR_ONE, 1) for _, similarities in (initial, cluster))
     if rule == "margin":
-        usable = (1 - p > 1e-6) & (1 - q > 1e-6)
+        usable = (1 - p > NEAR_ONE) & (1 - q > NEAR_ONE)
         initial_score, cluster_score = (d - p) / torch.where(usable, 1 - p, 1), (e - q) / torch.where(usable, 1 - q, 1)
     elif rule == "ratio":
         usable = (p != 0) & (q != 0)

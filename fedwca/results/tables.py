@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from rich.cells import cell_len
 
+from fedwca.core.mean import without_rounding
 from fedwca.core.printable import printable
 from fedwca.results.statistics import Difference, Sample
 
@@ -184,11 +185,16 @@ def sample_cell(sample: Sample, digits: int = 1) -> Cell:
 
 
 def difference_cell(difference: Difference | None) -> Cell:
-    """A cell with a mean difference and its 95 % interval, if there is one; empty if nothing was compared."""
+    """A cell with a mean difference and its 95 % interval, if there is one; empty if nothing was compared.
+
+    A bound keeps its sign where it is rounded to 0: the sign tells whether the interval contains 0.
+    """
     if difference is None:
         return Cell("")
     low, high = difference.low, difference.high
-    bounds = "" if low is None or high is None else f" [{low:+z.1f}, {high:+z.1f}]"
+    bounds = ""
+    if low is not None and high is not None:
+        bounds = f" [{without_rounding(low):+.1f}, {without_rounding(high):+.1f}]"
     return Cell(f"{difference.mean:+z.1f}{bounds}", difference.mean)
 
 

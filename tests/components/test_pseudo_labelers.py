@@ -180,6 +180,20 @@ def test_the_nearer_models_label_wins(seed: int, rule: Any) -> None:
     assert not torch.equal(selected, second[0])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("size", [16, 512])
+def test_classes_of_one_image_in_both_models_are_a_tie(size: int, dtype: torch.dtype) -> None:
+    for seed in range(20):
+        draws = torch.Generator().manual_seed(seed)
+        sure = 1e3 * torch.eye(10, dtype=dtype)
+        models = {
+            name: Predictions(logits, torch.randn(5, size, generator=draws, dtype=dtype))
+            for name, logits in (("start", sure[:5]), ("cluster", sure[5:]))
+        }
+        # Each image is its own prototype in both models, so both margins are exactly 1 but for rounding.
+        assert TwoModel(mixup=False)(models, drawn(5)).labels.tolist() == [0, 1, 2, 3, 4]
+
+
 def sure(*probabilities: float, label: int = 0) -> list[list[float]]:
     """Rows of two classes whose largest probability, at the label, is given."""
     return [[p, 1 - p] if label == 0 else [1 - p, p] for p in probabilities]

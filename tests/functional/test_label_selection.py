@@ -45,6 +45,16 @@ def test_identical_models_choose_the_initial_label() -> None:
         assert choose(d, d, 0.37, 0.37, rule) == [0] * 50
 
 
+def test_similarities_that_rounding_keeps_from_1_are_1() -> None:
+    # Both are perfect, so both margins are 1: a tie, whichever side rounding is on and whatever the normalisers are.
+    for p, q in ((0.9, -0.1), (-0.1, 0.9), (0.3, 1.0)):
+        assert choose([1 - 6e-8, 1.0, 1 + 6e-8], [1 + 6e-8, 1 + 6e-8, 1.0], p, q) == [0, 0, 0]
+    # d / p: the larger divisor loses, and where these are equal the initial model wins.
+    assert choose([1 - 6e-8, 1 - 6e-8, 1.0], [1.0] * 3, 0.5, 0.5, "ratio") == [0] * 3
+    assert choose([1 - 6e-8], [1.0], 0.5, 0.25, "ratio") == [1]
+    assert choose([1 - 2e-6], [1.0], 0.5, 0.5) == [1], "what is farther from 1 is not rounding"
+
+
 def test_an_unknown_rule_is_refused() -> None:
     with pytest.raises(UsageError, match="rule"):
         choose([0.1], [0.1], 0.0, 0.0, "coin")

@@ -137,7 +137,8 @@ def test_a_missing_spread_is_not_shown() -> None:
     assert sample_cell(Sample(float("nan"), None, 0)) == "–"
     assert difference_cell(Difference(1.0, None, 1, None, None, None)) == "+1.0"
     assert difference_cell(Difference(1.0, 0.5, 3, -0.24, 2.24, None)) == "+1.0 [-0.2, +2.2]"
-    assert difference_cell(Difference(-0.01, 0.5, 3, -0.04, 0.02, None)) == "+0.0 [+0.0, +0.0]", "no minus before 0"
+    assert difference_cell(Difference(-0.01, 0.5, 3, -0.04, 0.02, None)) == "+0.0 [-0.0, +0.0]", "bounds have signs"
+    assert difference_cell(Difference(0.0, 0.0, 3, -1e-15, 0.0, None)) == "+0.0 [+0.0, +0.0]", "this one is 0"
 
 
 def compared() -> Comparison:
