@@ -37,9 +37,9 @@ class Trusted(PrototypeLabeler):
     """prototypes: eq. 4's; predicted: the class the start model predicts."""
     untrusted: Literal["stop", "plain"] | NonNegativeFloat = "stop"
     """What a client does that is not trusted. stop: no training, BatchNorm's statistics are re-estimated on its images;
-    plain: it trains towards its labels by half weights, which tell `strong_views` to take plain images alone
-    (`server_client_alignment` reads no weights, so strong views stay); a number, below ``least``: plain where
-    ``measure`` is at least that number, else stop."""
+    plain: it trains towards its labels by half weights, which tell `strong_views` to take the loss of plain images
+    alone (strong views stay in the batches of BatchNorm; `server_client_alignment` reads no weights, so there they stay
+    in the loss); a number, below ``least``: plain where ``measure`` is at least that number, else stop."""
 
     untrained: Literal["source", "mean"] = "source"
     """Parameters of a group in which no client trains. source: the source model's, if clients start from their group's

@@ -17,12 +17,14 @@ from fedwca.results.find_runs import find_run
 from fedwca.runs.compare import run_comparison
 from fedwca.runs.failed_part import naming_failed_part
 from fedwca.runs.finished_run import FinishedRun
+from fedwca.runs.python_words import errors_in_python_words
 from fedwca.runs.reporter import SILENT, RunReporter
 from fedwca.runs.resuming.resume_run import resume_run
 from fedwca.runs.run_request import RunRequest
 from fedwca.runs.start_run import start_run
 
 
+@errors_in_python_words()
 @naming_failed_part()
 def bench(
     *,
@@ -64,6 +66,7 @@ def bench(
     return start_run(replace(request, out=folder, reuse=resume), reporter)
 
 
+@errors_in_python_words()
 @naming_failed_part()
 def resume(run: str | Path, reporter: RunReporter = SILENT) -> FinishedRun:
     """Continue a stopped run, with the same results as if it had not been stopped; a finished one is read.
@@ -79,6 +82,7 @@ def resume(run: str | Path, reporter: RunReporter = SILENT) -> FinishedRun:
     return resume_run(find_run(run), reporter)
 
 
+@errors_in_python_words()
 @naming_failed_part()
 def compare(
     methods: Sequence[str],

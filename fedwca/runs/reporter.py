@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fedwca.config.resolve_config import RunPlan
 from fedwca.data.dataset import FederatedDataset
+from fedwca.runs.python_words import in_python_words
 from fedwca.warn_caller import warn_caller
 
 
@@ -84,7 +85,7 @@ class RunReporter:
 
     def warn(self, sentence: str) -> None:
         """A warning."""
-        warn_caller(sentence)
+        warn_caller(in_python_words(sentence))
 
     def watch(self, plan: RunPlan) -> AbstractContextManager[Progress]:
         """A context manager that yields the progress callbacks for the rounds of a plan."""
