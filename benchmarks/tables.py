@@ -25,6 +25,7 @@ import signature_tables
 import skewed_tables
 import speed_tables
 import upfl_tables
+import views_in_batch_tables
 import wca_or_one_hot_tables
 from readings import name_machine, noted
 
@@ -227,6 +228,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     **fedtab_gate_tables.BLOCKS,
     **skewed_tables.BLOCKS,
     **fedscal_tables.BLOCKS,
+    **views_in_batch_tables.BLOCKS,
     **frozen_tables.BLOCKS,
     **gpu_tables.BLOCKS,
     **wca_or_one_hot_tables.BLOCKS,

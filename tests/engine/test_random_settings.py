@@ -18,8 +18,7 @@ from fedwca.federated.server import Server
 from tests.engine.federations import DOMAINS, METHODS, clients, lenet, needed_rounds, trained
 
 SIZES = (1, 8, 9, 12, 13, 17, 20, 25)
-"""Images of a client; none leaves a batch of two or three, over which BatchNorm amplifies rounding errors, and two
-images tie for pseudo-labels."""
+"""Images of a client; none leaves a batch of two or three, over which BatchNorm amplifies rounding errors."""
 
 
 def draw_training(draws: random.Random) -> Training:
