@@ -16,6 +16,7 @@ from tests.read_rounds import read_rounds
 
 SIZE = "--clients 2 --rounds 2 --epochs 1 --lr 0.01 --batch-size 16 --device cpu"
 SMALL = [*SIZE.split(), "--set", "source_training.epochs=1", "--model", SMALL_MODEL]
+THREE_ROUNDS = ["--rounds", "3", "--baseline", "source-only", "--baseline", "fedavg", "--participation", "0.5"]
 
 
 @dataclass(frozen=True)
@@ -78,3 +79,20 @@ def bench(shades: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..
 def plain(bench: Callable[..., Run]) -> Run:
     """One run with default settings, but for those of size."""
     return bench()
+
+
+@pytest.fixture(scope="session")
+def finished_run(bench: Callable[..., Run]) -> Path:
+    """An uninterrupted run."""
+    run = bench(*THREE_ROUNDS, "--json")
+    assert run.code == 0, run.err
+    return run.folder
+
+
+@pytest.fixture(scope="session")
+def all_checkpoints(bench: Callable[..., Run]) -> Path:
+    """The same run with all its checkpoints."""
+    run = bench(*THREE_ROUNDS, "--keep", "all", "--quiet")
+    assert run.code == 0, run.err
+    assert not [line for line in run.err.splitlines() if not line.startswith("Warning: ")]
+    return run.folder

@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-import math
-import os
-import re
-import signal
 import statistics
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,18 +11,11 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-import torch
-from torch import Tensor
 
-from fedwca.cli import main, terminal
-from fedwca.clusterers.single import Single
 from fedwca.config.run_config import RunConfig, validate
-from fedwca.core.messages import Signatures
 from fedwca.results.class_scores import macro_f1
 from fedwca.results.phase_seconds import OF_FEW_METHODS, PHASES
-from fedwca.results.read_run_files import read_notes
 from fedwca.runs.load_data import load
-from fedwca.runs.profiling import TRACE, Tracer
 from fedwca.runs.reporter import SILENT
 from fedwca.runs.run_request import RunRequest
 from fedwca.runs.split_trials import split_trial
@@ -38,7 +23,7 @@ from fedwca.runs.start_run import check_run
 from tests.read_rounds import read_rounds
 
 from ..conftest import SMALL_MODEL
-from .conftest import SIZE, SMALL, Run, call
+from .conftest import SIZE, Run, call
 
 Bench = Callable[..., Run]
 METHODS = ["source_only", "local", "fedavg", "wca"]
@@ -172,25 +157,6 @@ def test_the_same_again_with_another_number_of_workers(bench: Bench, plain: Run)
     assert json.loads(again.out) == again.summary
 
 
-def test_progress_on_a_terminal(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes this for a terminal
-    run = bench("--baseline", "none", "--set", "source_training.lr=0.0123")
-    assert run.code == 0
-    for part in ("all rounds", "source model", "clients/s", "round 2: "):
-        assert part in run.err
-    assert "\x1b[1A" not in run.out
-
-
-def test_bars_fit_a_narrow_terminal(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    run = bench("--baseline", "none", "--trials", "2", "--tag", "lr", "--tag", "night", "--note", "why", columns=80)
-    assert read_notes(run.folder) == {"note": "why", "tags": ["lr", "night"]}
-    assert "round 2: " in run.err
-    assert "…" not in run.err
-    assert "clients/s" not in run.err
-    assert "FedWCA, moments, run 2 of 2 " in run.err
-
-
 def test_a_dry_run_says_what_it_would_be_and_leaves_nothing(bench: Bench, tmp_path: Path) -> None:
     run = bench("--dry-run", "--keep", "all", "--tag", "a", "--note", "b", out=tmp_path / "runs/new")
     assert run.code == 0, run.err
@@ -240,28 +206,6 @@ def test_ones_own_images_take_the_place_of_those_that_come_with_fedwca(shades: P
     misplaced.write_text("[config]\nrounds = 2\n[trainig]\nlr = 5\n")
     refused = call("bench", "--config", str(misplaced), "--dry-run")
     assert (refused.code, "'trainig' stands beside the table config; put it into it" in refused.err) == (2, True)
-
-
-def test_a_command_that_takes_long_to_begin_says_so_on_a_terminal(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setattr(terminal.Waiting, "AFTER", 0.0)
-    waiting = terminal.Waiting()
-    with waiting.showing("loading"):
-        deadline, shown = time.monotonic() + 60, ""
-        while "loading" not in shown and time.monotonic() < deadline:
-            time.sleep(0.01)
-            shown += capsys.readouterr().err
-        assert "loading" in shown
-        assert shown.isascii()
-        waiting.end()
-        capsys.readouterr()
-    monkeypatch.setenv("FORCE_COLOR", "")
-    monkeypatch.setattr(terminal, "Timer", pytest.fail)
-    with waiting.showing("loading"):
-        pass
-    assert capsys.readouterr().err == ""
 
 
 def test_a_written_config_repeats_the_run(bench: Bench, plain: Run, tmp_path: Path) -> None:
@@ -343,238 +287,6 @@ def test_a_checkpoint_of_ones_own(bench: Bench, plain: Run, private_cache: Path)
     refused = bench("--checkpoint", str(file))
     assert refused.code == 2
     assert "source_training.epochs is given, but with a checkpoint no source model is trained" in refused.err
-
-
-# Errors
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "sentence"),
-    [
-        (["--aggregator", "wac"], 2, "no aggregator 'wac'; did you mean 'wca'?"),
-        (["--clusterer", "finsh"], 2, "did you mean 'finch'?"),
-        (["--baseline", "fedavgg"], 2, "no baseline 'fedavgg'; did you mean 'fedavg'?"),
-        (["--preset", "papers"], 2, "no preset 'papers'; did you mean 'paper'?"),
-        (["--source", "ambr"], 2, "has no domain 'ambr'; did you mean 'amber'?"),
-        (["--aggregator", "wca:ta=0"], 2, "aggregator wca.ta: Input should be greater than 0 (given '0')"),
-        (["--set", "aggregator.tc=1"], 2, "aggregator wca.tc: there is no such field"),
-        (["--set", "aggregator"], 2, "--set aggregator: not of the form kind.field=value"),
-        (["--set", "rounds=3"], 2, "not of the form kind.field=value"),
-        (["--set", "aggregator.one_hot.weighting=samples"], 2, "no method of this run uses the aggregator 'one_hot'"),
-        (["--aggregator", "fedavg", "--clusterer", "finch", "--name", "x"], 2, "clusterer 'finch' is not used"),
-        (
-            ["--aggregator", "fedavg", "--baseline", "fedavg"],
-            2,
-            "two methods are called 'fedavg'; give the composed one another --name",
-        ),
-        (["--baseline", "none", "--baseline", "fedavg"], 2, "baselines: none cannot be combined"),
-        (["--rounds", "0"], 2, "rounds: Input should be greater than 0 (given 0)"),
-        (["--samples", "0"], 2, "samples: Input should be greater than 0"),
-        (["--clients", "61"], 2, "'brass' has 60 images, too few for 61 clients"),
-        (["--device", "cuda:99"], 2, "--device cuda:99: this machine has"),
-        (["--device", "abacus"], 2, "--device abacus: no such device; take auto, cpu, cuda or cuda:1"),
-        (["--device", "mps"], 2, "only cpu and cuda are supported"),
-        (["--engine", "warp"], 2, "engine: Input should be 'auto', 'loop' or 'stacked'"),
-        (["--config", "nowhere.toml"], 2, "--config nowhere.toml: No such file"),
-        (["--checkpoint", "nowhere.pt"], 1, "nowhere.pt: no such file; --checkpoint takes"),
-        (["--dataset", "shades"], 2, "no dataset 'shades': it is neither a folder in"),
-        (["--data", "nowhere"], 1, "the folder nowhere does not exist"),
-        (
-            ["--data", __file__],
-            1,
-            "test_bench.py is a file, and --data takes the folder of a data set; one archive alone",
-        ),
-        (["--clusterer", "finch:signature=9"], 2, "signature 9: this model has 3 layers with weights"),
-        (["--dataset", "pacs", "--data", "nowhere"], 1, "--data PATH"),
-        (["--column", "wrost"], 2, "--column wrost: no column 'wrost'; did you mean 'worst'?"),
-        (["--lr", "1e30"], 1, "model has values that are not finite; a lower --lr may help"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_an_error_is_one_sentence_with_its_exit_code(
-    bench: Bench, tmp_path: Path, arguments: list[str], code: int, sentence: str
-) -> None:
-    folder = tmp_path / "run"
-    run = bench(*arguments, out=folder, small="--checkpoint" not in arguments)
-    assert run.code == code
-    assert sentence in run.err
-    assert any(line.startswith("Error: ") for line in run.err.splitlines())
-    assert "Traceback" not in run.err
-    assert "unexpected" not in run.err
-    # A mistake that can be known before work starts leaves no folder behind.
-    has_started = arguments[0] == "--lr"
-    assert folder.exists() == has_started
-    if has_started:
-        assert all(entry["diverged"] for name, entry in run.summary["methods"].items() if name != "source_only")
-
-
-@pytest.mark.parametrize("arguments", [["--rounds", "many"], ["--speed", "3"]])
-def test_a_wrong_option_is_a_usage_error(bench: Bench, arguments: list[str]) -> None:
-    assert bench(*arguments).code == 2
-
-
-def test_debug_raises_the_error_itself(bench: Bench) -> None:
-    with pytest.raises(ValueError, match="did you mean 'wca'"):
-        bench("--aggregator", "wac", "--debug")
-
-
-def test_debug_leaves_the_exit_code(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("sys.argv", ["fedwca", "show", "aggregator", "wac", "--debug"])
-    with pytest.raises(SystemExit) as raised:
-        main()
-    assert raised.value.code == 2
-    assert capsys.readouterr().err.startswith("Traceback")
-
-
-def test_an_unexpected_error_is_one_sentence_too(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: Any) -> None:
-        raise RuntimeError("a surprise")
-
-    monkeypatch.setattr("fedwca.runs.start_run.load", fail)
-    run = bench()
-    assert run.code == 1
-    assert run.err.startswith("Error: unexpected RuntimeError: a surprise. Please run again with --debug")
-
-
-def test_a_file_that_a_plugin_misses_names_the_plugin(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Missing(Single):
-        """A clusterer that reads a file."""
-
-        name = "missing"
-
-        def __call__(self, signatures: Signatures) -> Tensor:
-            return torch.tensor(json.loads(Path("nowhere.json").read_text()))
-
-    monkeypatch.setattr("fedwca.runs.start_run.load", lambda *_: Missing()(None))  # type: ignore[arg-type]
-    run = bench()
-    assert run.code == 1
-    assert re.match(
-        r"Error: clusterer 'missing' \(test_bench.py:\d+\) raised FileNotFoundError: .*nowhere.json", run.err
-    )
-
-
-def never(*_: Any, **__: Any) -> None:
-    pytest.fail("work has started")
-
-
-def test_a_folder_that_cannot_be_written_is_found_before_work(
-    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fedwca.runs.start_run.load", never)
-    (tmp_path / "file").write_text("in the way")
-    for path in (tmp_path / "file", tmp_path / "file" / "below"):
-        run = bench(out=path)
-        assert run.code == 1
-        assert run.err.startswith(f"Error: {path}: cannot be written (")
-
-
-def test_a_full_disk_is_found_before_work(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedwca.runs.start_run.load", never)
-    monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 1 << 20}))
-    run = bench()
-    assert run.code == 1
-    assert "only 1 MiB are free there; a run needs 64 MiB" in run.err
-
-
-def test_a_run_is_never_written_over(bench: Bench, plain: Run) -> None:
-    before = plain.lines
-    run = bench(out=plain.folder)
-    assert run.code == 2
-    assert "holds a run already; name another folder" in run.err
-    assert plain.lines == before
-
-
-def test_stopped_before_the_rounds(bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def stopped(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    folder = tmp_path / "run"
-    sentence = f"Stopped; 0 rounds are kept in {folder}{{}}; continue with: fedwca resume {folder}"
-    for function, message in (
-        ("start_run.load", f"Stopped before the first round; nothing is kept in {folder}, and the same command"),
-        ("prepare_run.note_environment", sentence.format("")),
-    ):
-        with monkeypatch.context() as patch:
-            patch.setattr(f"fedwca.runs.{function}", stopped)
-            run = bench(out=folder)
-        assert (run.code, run.err.count("Stopped"), message in run.err) == (130, 1, True), run.err
-    with monkeypatch.context() as patch:
-        patch.setattr("fedwca.runs.source_models.source_model", stopped)
-        run = call("resume", str(folder))
-        assert (run.code, run.err.splitlines()[-1]) == (130, sentence.format(", with a summary"))
-        patch.setattr("fedwca.runs.resuming.resume_run.load_same_images", stopped)
-        run = call("resume", str(folder))
-        assert (run.code, run.err.splitlines()[-1]) == (130, sentence.format(", with a summary"))
-
-
-def test_a_command_without_a_run_says_that_it_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    def stopped(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("fedwca.results.find_runs.run_folders", stopped)
-    run = call("runs")
-    assert (run.code, run.err) == (130, "Stopped.\n")
-
-
-def test_ctrl_c_ends_a_run_with_a_summary(shades: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    # A shell that starts jobs in the background hides Ctrl-C from them: take the handler back.
-    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); import fedwca.cli as c; c.main()"
-    command = [sys.executable, "-c", code, "bench", "--data", str(shades), *SMALL, "--out", str(folder)]
-    command += ["--rounds", "5000", "--baseline", "fedavg"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
-    try:
-        rounds, deadline = folder / "rounds.jsonl", time.monotonic() + 200
-        while process.poll() is None and time.monotonic() < deadline:
-            if rounds.exists() and rounds.read_text().count("\n") >= 3:
-                break
-            time.sleep(0.1)
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
-    finally:
-        process.kill()
-    assert process.returncode == 130, err
-    assert "Traceback" not in err
-    lines = read_rounds(folder)
-    assert len(lines) >= 3
-    rounds_done = sum(line["round"] >= 0 for line in lines)
-    assert f"Stopped; {rounds_done} round" in err
-    assert err.rstrip().endswith(f"continue with: fedwca resume {folder}")
-    summary = json.loads((folder / "summary.json").read_text())
-    assert summary["complete"] is False
-    assert not math.isnan(summary["methods"]["fedavg"]["mean"])
-    assert (folder / "overview.png").exists()
-
-
-def test_a_run_with_one_round_left_has_its_trace(tmp_path: Path) -> None:
-    tracer = Tracer("FedWCA")
-    tracer.begin("FedAvg", 5)
-    tracer.skip(4)
-    assert tracer.write(tmp_path) is None, "of another method"
-    tracer.begin("FedWCA", 5)
-    tracer.skip(3)
-    assert tracer.write(tmp_path) is None, "two rounds are left"
-    for _ in range(2):  # of two trials that run together
-        tracer.skip(4)
-    tracer.round(5)
-    assert tracer.write(tmp_path) == tmp_path / TRACE
-
-
-@pytest.mark.parametrize("trials", [1, 2])
-def test_profile_says_where_the_time_went(bench: Bench, tmp_path: Path, trials: int) -> None:
-    run = bench("--profile", "--baseline", "fedavg", "--trials", str(trials), out=tmp_path / "run")
-    assert run.code == 0, run.err
-    profile = json.loads((run.folder / "profile.json").read_text())
-    assert set(profile["seconds"]) == {"fedavg", "wca"}
-    for seconds in profile["seconds"].values():
-        assert seconds["rounds"] == 2 * trials
-        assert all(seconds[phase] >= 0 for phase in PHASES)
-        assert seconds["round"] >= seconds["group"] + seconds["mix"]
-    trace = json.loads(gzip.decompress((run.folder / profile["trace"]).read_bytes()))
-    events = [event for event in trace["traceEvents"] if "convolution_backward" in event.get("name", "")]
-    assert events, "the workers' threads are in the trace"
-    assert "Seconds a round" in run.out
-    assert "FedWCA" in profile["of"]
 
 
 def test_the_published_split_needs_parts_in_the_archives(bench: Bench, shades: Path, tmp_path: Path) -> None:

@@ -1,10 +1,12 @@
-"""Progress bars of a run on terminals of several widths: no number of a run is cut."""
+"""Progress on a terminal: bars of a run on several widths, of which no number is cut, and what takes long to begin."""
 
 from __future__ import annotations
 
 import io
 import math
 import re
+import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +16,10 @@ from rich.console import Console
 
 from fedwca.cli import progress_bars
 from fedwca.cli.progress_bars import shorten_label, watching
+from fedwca.cli.terminal import Waiting
+from fedwca.results.read_run_files import read_notes
+
+from .conftest import Run
 
 LONG = "fedwca:ta=0.05,tb=0.1/clusterer=finch:signature=2/objective=shot, run 1 of 2"
 CONFIG = SimpleNamespace(source_models=1, trials=2, source_training=SimpleNamespace(epochs=4))
@@ -73,3 +79,44 @@ def test_a_label_keeps_its_number(number: str) -> None:
     assert short.startswith("模型")
     assert short.endswith(f"…{number}")
     assert cell_len(short) <= 26
+
+
+def test_progress_on_a_terminal(bench: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes this for a terminal
+    run = bench("--baseline", "none", "--set", "source_training.lr=0.0123")
+    assert run.code == 0
+    for part in ("all rounds", "source model", "clients/s", "round 2: "):
+        assert part in run.err
+    assert "\x1b[1A" not in run.out
+
+
+def test_bars_fit_a_narrow_terminal(bench: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    run = bench("--baseline", "none", "--trials", "2", "--tag", "lr", "--tag", "night", "--note", "why", columns=80)
+    assert read_notes(run.folder) == {"note": "why", "tags": ["lr", "night"]}
+    assert "round 2: " in run.err
+    assert "…" not in run.err
+    assert "clients/s" not in run.err
+    assert "FedWCA, moments, run 2 of 2 " in run.err
+
+
+def test_a_command_that_takes_long_to_begin_says_so_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(Waiting, "AFTER", 0.0)
+    waiting = Waiting()
+    with waiting.showing("loading"):
+        deadline, shown = time.monotonic() + 60, ""
+        while "loading" not in shown and time.monotonic() < deadline:
+            time.sleep(0.01)
+            shown += capsys.readouterr().err
+        assert "loading" in shown
+        assert shown.isascii()
+        waiting.end()
+        capsys.readouterr()
+    monkeypatch.setenv("FORCE_COLOR", "")
+    monkeypatch.setattr("fedwca.cli.terminal.Timer", pytest.fail)
+    with waiting.showing("loading"):
+        pass
+    assert capsys.readouterr().err == ""
